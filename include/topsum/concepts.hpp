@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// Start reading here: every concept of the library, in the order in which data flow.
+///
+///     residual.accumulate -> select -> encode -> exchange (send, reduce, re-select, gather) -> decode -> residual.keep -> result
+///
+/// A *stage* is a small copyable value with parameters: a selection policy, a residual store, a codec, an exchange, a
+/// reduction. It owns nothing. What it keeps between steps it names as `state`, the memory it needs as `workspace`: the
+/// plan owns both. All loops run in a *backend*'s verbs, all bytes travel by a *transport*'s verbs. Under each concept
+/// stand its laws; `topsum/testing/laws.hpp` checks them on any model, yours included.
+#ifndef TOPSUM_CONCEPTS_HPP
+#define TOPSUM_CONCEPTS_HPP
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <topsum/core/entries.hpp>
+#include <topsum/core/memory.hpp>
+#include <topsum/core/piece.hpp>
+#include <topsum/core/source.hpp>
+#include <topsum/core/stage.hpp>
+#include <topsum/core/value.hpp>
+#include <topsum/layout.hpp>
+
+namespace topsum {
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Values and indices
+
+/// A gradient's value type: opened by a specialisation of `value_traits`.
+/// 1. Every T converts to `wide_t<T>` exactly.  2. `code` is unique per type and the same on every rank.
+template <class T>
+concept value_type = std::is_trivially_copyable_v<T> && requires {
+  typename value_traits<T>::wide;
+  requires std::floating_point<typename value_traits<T>::wide>;
+  { value_traits<T>::code } -> std::convertible_to<std::uint32_t>;
+};
+
+/// The type of an entry's index.
+template <class I>
+concept index_type = std::same_as<I, std::uint32_t> || std::same_as<I, std::uint64_t>;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Backend: where data live and loops run
+
+/// Memory of a backend: buffers that own, spans that view, and the only ways in and out.
+/// 1. `allocate` gives uninitialised memory.  2. Verbs take effect in the order of their calls.
+/// 3. A verb may be queued; `wait` and `read` return when all queued verbs have run.
+template <class B>
+concept memory_backend = requires(B& b, std::size_t n, float const* p,
+                                  typename B::template span<float> s, typename B::template span<float const> c,
+                                  host_span<float> out, host_span<float const> in,
+                                  typename B::template span<std::byte> w, typename B::template span<std::byte const> r) {
+  { b.template allocate<float>(n) } -> std::same_as<typename B::template buffer<float>>;
+  { b.allocated_bytes() } -> std::convertible_to<std::size_t>;
+  { s.size() } -> std::convertible_to<std::size_t>;
+  { s.subspan(n, n) } -> std::convertible_to<typename B::template span<float>>;
+  { s } -> std::convertible_to<typename B::template span<float const>>;
+  b.fill(s, 1.0F);
+  b.copy(c, s);    // same type
+  b.pack(c, w);    // values -> bytes
+  b.unpack(r, s);  // bytes -> values
+  b.write(in, s);  // host -> here
+  b.read(c, out);  // here -> host; waits
+  { b.read(c) } -> std::same_as<float>;  // a scalar is a span of one
+  b.wait();
+  b.for_each(n, [](std::size_t, float& x) { x += 1; }, s);  // elementwise, over spans of at least n
+};
+
+/// Verbs over n values: each evaluates the whole source exactly once (`core/source.hpp`), in one pass over memory.
+/// Each replaces `out` by the pieces' entries, indices increasing strictly, and never exceeds a piece's capacity.
+/// Order of entries everywhere: larger magnitude first, ties to the smaller index. Non-finite elements count as zero.
+/// 1. `select_top_k`: exactly the `count` first entries of each piece in that order, zeros included;
+///    `kth[p]` is the last one's magnitude (0 where count is 0).
+/// 2. `select_at_least`: the elements with |x| >= thresholds[p] and x != 0, the first `capacity` of them in that order;
+///    `counts[p]` is their number before the cut, at most 2 * max(count, capacity).
+/// 3. `select_if`: the elements for which `predicate(position, x)` holds, the first `capacity` of them in that order.
+/// 4. `accumulate`: no selection; `out[i]` is the accumulator.
+template <class B, class T = float, class I = std::uint32_t>
+concept selecting_backend = requires(B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
+                                     entries_view<B, wide_t<T>, I> out, typename B::template span<wide_t<T>> dense,
+                                     typename B::template span<wide_t<T> const> thresholds,
+                                     typename B::template span<std::size_t> counts) {
+  b.template reserve_selection<wide_t<T>, I>(pieces);  // scratch for these pieces; allocates, once
+  b.select_top_k(from, pieces, out, dense);
+  b.select_at_least(from, pieces, thresholds, out, counts);
+  b.select_if(from, pieces, [](std::size_t, wide_t<T>) { return true; }, out);
+  b.accumulate(from, dense);
+};
+
+/// Verbs over lists of entries: O(their lengths).
+/// 1. `merge_sum`: union of the lists; equal indices are summed in the order of the lists, from the first.
+/// 2. `top_of`: the k first entries of a list in the order above.  3. `intersect`: the entries of a whose index b has.
+/// 4. `keep_at_least`: magnitude above `t`, and the first `ties` of those equal to it.
+/// 5. `count_at_least`: out[0] entries above, out[1] equal to `t`.
+/// 6. `histogram`: counts by the `width` bits that follow the leading `known` bits of a magnitude, of the entries whose
+///    leading bits equal those of `prefix`.
+/// 7. `lower_bounds`: out[j] = entries with an index below bounds[j].  8. `cuts`: out[i-1] = index of entry floor(i m / parts)
+///    of m, for 0 < i < parts; floor(i n / parts) when m = 0.
+/// 9. `check`: unless indices increase strictly and lie in [begin, end), empties the list and sets fault to 1.
+/// 10. `subtract`, `add`, `assign`: dense[index] -=, +=, = value.  11. `divide`: values /= divisor.
+template <class B, class R = float, class I = std::uint32_t>
+concept list_backend = requires(B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
+                                std::span<entries_view<B, R, I> const> lists, int width,
+                                typename B::template span<R> dense, typename B::template span<I> bins,
+                                typename B::template span<std::uint64_t> positions,
+                                typename B::template span<std::uint64_t const> bounds,
+                                typename B::template span<std::size_t> counts,
+                                typename B::template span<std::uint32_t> fault) {
+  b.template reserve_lists<R, I>(k, k);  // lists merged at once, longest list of top_of; allocates, once
+  b.merge_sum(lists, out);
+  b.top_of(a, k, out);
+  b.intersect(a, a, out);
+  b.keep_at_least(a, t, k, out);
+  b.count_at_least(a, t, counts);
+  b.histogram(a, t, width, width, bins);
+  b.lower_bounds(a, bounds, counts);
+  b.cuts(a, k, k, positions);
+  b.check(a, k, k, fault);
+  b.subtract(a, dense);
+  b.add(a, dense);
+  b.assign(a, dense);
+  b.divide(a, R{2});
+};
+
+/// Where data live and loops run. Stages are written in these verbs alone, so that they run on every backend.
+/// Every verb gives the same bits on every backend, vector width and thread count.
+template <class B>
+concept backend = std::copy_constructible<B> && std::same_as<stage_tag_t<B>, backend_tag> && memory_backend<B> &&
+                  selecting_backend<B> && list_backend<B>;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Stages
+
+/// Every stage names its slot and itself, says no to bad parameters, and describes itself (optional: a `name` alone will do).
+template <class S, class Tag>
+concept stage_for = std::copy_constructible<S> && std::same_as<stage_tag_t<S>, Tag> && requires(S const& s) {
+  { S::name } -> std::convertible_to<std::string_view>;
+  s.validate();  // throws errc::bad_argument
+};
+
+/// How the entries of one piece are chosen. `select` is a pure function of (input, step, state): it reads `state` and writes
+/// all of `next`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.
+/// 1. At most `capacity` entries a piece, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
+/// 4. The same input, step and state give the same entries.  5. Every size from 0, every input, all zeros included.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept selection_rule =
+    stage_for<S, rule_tag> &&
+    requires(S const& s, B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
+             std::uint64_t step, typename S::template state<B, wide_t<T>> const& state,
+             typename S::template state<B, wide_t<T>>& next, entries_view<B, wide_t<T>, I> out, std::size_t size) {
+      { S::fixed_count } -> std::convertible_to<bool>;
+      { s.count(size) } -> std::same_as<std::size_t>;     // k for a piece of `size` values
+      { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
+      typename S::template state<B, wide_t<T>>;
+      requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+      s.select(b, from, pieces, step, state, next, out);
+    };
+
+/// What a step selects: a scope with a rule, or a policy of your own. Laws as for a rule, and
+/// 1. pieces lie in the layout, in order, without overlap.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept selection_policy =
+    stage_for<S, selection_tag> &&
+    requires(S const& s, B& b, layout const& shapes, source<B, T, decayed_residual_sum<T>> const& from,
+             std::span<piece const> pieces, std::uint64_t step, typename S::template state<B, wide_t<T>> const& state,
+             typename S::template state<B, wide_t<T>>& next, entries_view<B, wide_t<T>, I> out) {
+      { S::fixed_count } -> std::convertible_to<bool>;
+      { s.pieces(shapes) } -> std::same_as<std::vector<piece>>;
+      requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+      s.select(b, from, pieces, step, state, next, out);
+    };
+
+/// A policy that applies one rule to pieces of its making.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept selection_scope = selection_policy<S, B, T, I> && requires(S const& s) {
+  requires selection_rule<std::remove_cvref_t<decltype(s.rule)>, B, T, I>;
+};
+
+/// Keeps what did not travel. A step reads its `source` once, then tells by `keep` which entries were applied.
+/// 1. Sum of residuals and applied entries = accumulators.  2. Nothing non-finite is ever stored.
+/// 3. A step without `commit` leaves the finite gradients in the residual, or (`rolls_back`) no trace.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept residual_store =
+    stage_for<S, residual_tag> &&
+    requires(S const& s, B& b, std::size_t n, typename S::template state<B, T>& state,
+             typename B::template span<T const> gradient, typename B::template span<nonfinite_record> fault,
+             entries_view<B, wide_t<T>, I> list) {
+      { S::keeps } -> std::convertible_to<bool>;  // whether anything is kept at all
+      requires std::constructible_from<typename S::template state<B, T>, B&, std::size_t, S const&>;
+      s.accumulate(b, gradient, state, fault);  // -> source<B, T, ...>
+      s.keep(b, state, list);                   // these entries were applied, with these values
+      s.keep_nothing(b, state);                 // all of the accumulator was applied
+      s.commit(state);
+    };
+
+/// Entries <-> bytes. The size is a function of (count, first, extent) alone, so that receivers know it from the count.
+/// `decode` fills the list and checks every count and index it reads: a message that fails empties it and sets `fault`.
+/// 1. decode(encode(x)) = x for a lossless codec.  2. Any bytes decode without harm.
+template <class S, class B, class R = float, class I = std::uint32_t>
+concept codec = stage_for<S, codec_tag> &&
+                requires(S const& s, B& b, entries_run<B, R, I> run, entries_view<B, R, I> list, std::size_t count,
+                         std::size_t first, std::size_t extent, typename B::template span<std::byte> out,
+                         typename B::template span<std::byte const> in, typename B::template span<std::uint32_t> fault) {
+                  { S::lossless } -> std::convertible_to<bool>;
+                  { s.template bytes<R, I>(count, first, extent) } -> std::same_as<std::size_t>;
+                  s.encode(b, run, first, extent, out);
+                  s.decode(b, in, count, first, extent, list, fault);
+                };
+
+/// Who selects what is applied (`docs/exchanges.md` says which promises of a scope survive which kind).
+enum class exchange_kind : unsigned char {
+  dense,         ///< no selection: the whole accumulator is applied
+  union_of,      ///< every selected entry is applied
+  reselecting,   ///< owners select again by magnitude, k of the whole
+  quota,         ///< owners select a fixed number each
+  aligned        ///< all ranks agree on one support first
+};
+
+/// The schedule of messages that turns all ranks' selections into one result, equal on all ranks. Checked by the plan, whose
+/// `run` gives it a `round` (see `exchange/round.hpp`).
+/// 1. The same result on every rank, bit for bit, whatever the order of arrival.  2. Conservation: see `residual_store`.
+/// 3. Any number of ranks, empty selections, any k.  4. Messages and bytes as its documentation's formula says.
+template <class S>
+concept exchange = stage_for<S, exchange_tag> && requires {
+  { S::kind } -> std::convertible_to<exchange_kind>;
+};
+
+/// Turns sums over ranks into the result.
+/// 1. Elementwise, the same on every rank.
+template <class S>
+concept reduction = stage_for<S, reduction_tag> && requires(S const& s, int ranks) {
+  { s.divisor(ranks) } -> std::convertible_to<double>;  // result = sum / divisor
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Transport: moves bytes between ranks. Handles are cheap to copy. Sizes are known to both sides before a call; transfers of
+// zero bytes are skipped on both. Messages between two ranks arrive in order. Faults are thrown as errc::transport or timeout.
+
+/// One message of a group: to or from `peer`.
+template <class Span>
+struct transfer {
+  int peer;
+  Span bytes;
+};
+
+/// How an all-reduce combines.
+enum class combine : unsigned char { sum, maximum };
+
+/// The bytes that verbs move: in host memory, or in the memory of backend `B`.
+template <class B>
+using bytes_in = typename B::template span<std::byte>;
+template <class B>
+using const_bytes_in = typename B::template span<std::byte const>;
+
+/// Anything with ranks.
+template <class C>
+concept transport = std::copy_constructible<C> && requires(C& c) {
+  { c.rank() } -> std::convertible_to<int>;
+  { c.size() } -> std::convertible_to<int>;
+};
+
+/// Groups of sends and receives that travel together: `start` posts, `finish` returns when all are complete.
+/// 1. A started group needs no further call to reach a peer that waits for it, except the peer's own `finish`.
+template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
+concept can_send_recv = transport<C> && requires(C& c, std::span<transfer<ConstBytes> const> sends,
+                                                 std::span<transfer<Bytes> const> receives) {
+  typename C::ticket;
+  { c.start(sends, receives) } -> std::same_as<typename C::ticket>;
+  c.finish(std::declval<typename C::ticket&>());
+};
+
+/// Every rank's `mine`, in rank order, on every rank.
+template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
+concept can_all_gather = transport<C> && requires(C& c, ConstBytes mine, Bytes all) { c.all_gather(mine, all); };
+
+/// The same with a size for each rank, known to all.
+template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
+concept can_all_gather_v = transport<C> && requires(C& c, ConstBytes mine, Bytes all, host_span<std::size_t const> sizes) {
+  c.all_gather_v(mine, all, sizes);
+};
+
+/// Block j of `from` goes to rank j; block i of `to` comes from rank i. Equal blocks.
+template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
+concept can_all_to_all = transport<C> && requires(C& c, ConstBytes from, Bytes to) { c.all_to_all(from, to); };
+
+/// The same with sizes in bytes: `from_sizes[j]` to rank j, `to_sizes[i]` from rank i.
+template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
+concept can_all_to_all_v = transport<C> && requires(C& c, ConstBytes from, Bytes to, host_span<std::size_t const> sizes) {
+  c.all_to_all_v(from, sizes, to, sizes);
+};
+
+/// Elementwise over ranks, in place. As deterministic as the transport is.
+template <class C, class Values = host_span<float>>
+concept can_all_reduce = transport<C> && requires(C& c, Values values) { c.all_reduce(values, combine::sum); };
+
+/// The root's bytes, on every rank.
+template <class C, class Bytes = host_span<std::byte>>
+concept can_broadcast = transport<C> && requires(C& c, Bytes bytes, int root) { c.broadcast(bytes, root); };
+
+/// Whether a transport can move a backend's memory: it takes that backend's spans. What it lacks is built (`transport/verbs.hpp`).
+template <class C, class B>
+concept reaches = can_send_recv<C> && can_send_recv<C, bytes_in<B>, const_bytes_in<B>>;
+
+}  // namespace topsum
+
+#endif
