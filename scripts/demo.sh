@@ -6,7 +6,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 scripts/setup.sh
-build=build-release
+build="build-release"
 configure "$build" --buildtype=release \
   -Dmpi=enabled -Dexamples=enabled -Dtests=disabled -Dbenchmarks=disabled -Ddocs=disabled >/dev/null
 meson compile -C "$build" 04_train_mnist

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Counts test results and prints `N passed, N failed, N skipped`; fails if any test failed.
+"""Counts what the last `meson test` ran: `N passed, N failed, N skipped`; fails if any test failed.
 
-    tally.py BUILD_FOLDER     counts what the last `meson test` there ran
-    tally.py - < LOG          adds up the lines of that form in a log
+    tally.py BUILD_FOLDER
 
-A program that reports its own test cases (doctest's summary, or a line of that form) counts as those,
-any other test as one.
+A program that reports its own cases (doctest's summary, or a line of that form) counts as those, any
+other test as one.
 """
 
 import json
@@ -34,11 +33,8 @@ def count(test):
 
 def main():
     """Prints the sum."""
-    if sys.argv[1] == "-":
-        counts = [tuple(map(int, found)) for line in sys.stdin for found in SUMMARY.findall(line)]
-    else:
-        with open(os.path.join(sys.argv[1], "meson-logs", "testlog.json"), encoding="utf-8") as log:
-            counts = [count(json.loads(line)) for line in log]
+    with open(os.path.join(sys.argv[1], "meson-logs", "testlog.json"), encoding="utf-8") as log:
+        counts = [count(json.loads(line)) for line in log]
     passed, failed, skipped = map(sum, zip(*counts)) if counts else (0, 0, 0)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return failed > 0

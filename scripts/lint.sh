@@ -1,0 +1,116 @@
+#!/bin/bash
+# Checks the sources without running them; ends with the line `N passed, N failed, N skipped`.
+#   scripts/lint.sh [JOB...]   all jobs, or those named, e.g. scripts/lint.sh format spelling
+# scripts/setup.sh --lint installs the tools.
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+files() { # files [PATTERN...]: those under version control, and new ones that could be
+  git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+    [ ! -f "$file" ] || echo "$file"
+  done
+}
+
+none_of() { # none_of REGEX [PATTERN...]: no line of these files matches
+  local regex=$1
+  shift
+  # The first sign in brackets keeps an expression from finding itself.
+  ! files "$@" | xargs -d '\n' grep -nIE -- "$regex"
+}
+
+job_format() {
+  files '*.hpp' '*.cuh' '*.cpp' '*.cu' | xargs -d '\n' clang-format-16 --dry-run -Werror
+}
+
+# The bugs and names that clang-tidy finds, in all headers and in what users read first.
+job_tidy() {
+  [ -f build/compile_commands.json ] || configure build >/dev/null
+  {
+    find build/tests/headers -name '*all.cpp'
+    files 'examples/*.cpp' 'bench/*.cpp'
+  } | xargs -d '\n' -P "$(nproc)" -n 1 clang-tidy-16 -p build --quiet 2>&1 |
+    grep -vE '^[0-9]+ warnings? generated|^Suppressed [0-9]+ warnings|^Use -header-filter'
+  return "${PIPESTATUS[1]}"
+}
+
+# clang-tidy 16 knows no case for concepts, and cannot see how wide a macro's prefix should be.
+job_names() {
+  none_of '^[[:space:]]*[c]oncept [a-z0-9_]*[A-Z]' '*.hpp' '*.cuh' '*.cpp' &&
+    ! files 'include/*' | xargs -d '\n' grep -nE '^# *define ' | grep -vE 'define (TOPSUM|OMPI_SKIP|MPICH_SKIP)_'
+}
+
+job_spelling() {
+  files ':!*.gz' | xargs -d '\n' codespell --ignore-words-list=coo
+}
+
+job_shell() {
+  files '*.sh' .ci/run | xargs -d '\n' shellcheck -x
+}
+
+# One version everywhere.
+job_version() {
+  local version
+  version=$(scripts/version.sh)
+  [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] &&
+    grep -m 1 '^## ' CHANGELOG.md | grep -F "## $version " &&
+    grep -Fx "version: $version" CITATION.cff
+}
+
+# Paths of one machine help nobody on another.
+job_paths() {
+  none_of '(^|[^[:alnum:]_.}])[/](home|root|work|Users|mnt)/' ':!*.gz'
+}
+
+# What is left to do belongs in the tracker.
+job_marks() {
+  none_of '\<([T]ODO|[F]IXME|[X]XX)\>' ':!*.gz'
+}
+
+# A test that no list names never runs.
+job_listed() {
+  local file folder status=0
+  while read -r file; do
+    folder=$(dirname "$file")
+    while [ ! -f "$folder/meson.build" ]; do
+      folder=$(dirname "$folder")
+    done
+    if ! grep -qF "${file#"$folder"/}" "$folder/meson.build"; then
+      echo "$folder/meson.build does not name $file"
+      status=1
+    fi
+  done < <(files 'tests/*.cpp' ':!tests/consumer')
+  return "$status"
+}
+
+# The headers that bring in a library are the ones whose name says so.
+job_includes() {
+  local status=0 header owner
+  for owner in mpi.h:include/topsum/transport/mpi.hpp nccl.h:include/topsum/transport/nccl.hpp; do
+    while read -r header; do
+      if [ "$header" != "${owner#*:}" ]; then
+        echo "$header includes <${owner%%:*}>, which only ${owner#*:} may"
+        status=1
+      fi
+    done < <(files 'include/*' | xargs -d '\n' grep -lF "#include <${owner%%:*}>")
+  done
+  return "$status"
+}
+
+jobs=("$@")
+if [ ${#jobs[@]} -eq 0 ]; then
+  jobs=(format tidy names spelling shell version paths marks listed includes)
+fi
+passed=0
+failed=0
+for job in "${jobs[@]}"; do
+  if output=$("job_$job" 2>&1); then
+    echo "passed $job"
+    passed=$((passed + 1))
+  else
+    echo "FAILED $job"
+    printf '%s\n' "$output" | sed 's/^/  /'
+    failed=$((failed + 1))
+  fi
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
