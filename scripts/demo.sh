@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 scripts/setup.sh
 build="build-release"
 configure "$build" --buildtype=release \
-  -Dmpi=enabled -Dexamples=enabled -Dtests=disabled -Dbenchmarks=disabled -Ddocs=disabled >/dev/null
+  -Dmpi=enabled -Dexamples=enabled -Dtests=disabled -Dbenchmarks=disabled -Ddocs=disabled
 meson compile -C "$build" 04_train_mnist
 
 # The build chose the MPI, so it knows the launcher that belongs to it.

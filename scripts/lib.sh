@@ -9,13 +9,15 @@ if [ -z "${CXX:-}" ] && command -v g++-12 >/dev/null && [ "$(g++ -dumpversion | 
 fi
 
 # configure FOLDER [MESON_ARGUMENT...]: makes a build folder, or brings one that is there up to date.
+# What Meson says is shown when it fails.
 configure() {
-  local folder=$1
+  local folder=$1 again=() said
   shift
   if [ -f "$folder/build.ninja" ]; then
-    # Reconfigured each time: new headers are found by looking.
-    meson setup --reconfigure "$folder" "$@"
-  else
-    meson setup "$folder" "$@"
+    again=(--reconfigure) # each time: new headers are found by looking
+  fi
+  if ! said=$(meson setup "${again[@]}" "$folder" "$@" 2>&1); then
+    printf '%s\n' "$said" >&2
+    return 1
   fi
 }

@@ -24,7 +24,7 @@ job_format() {
 
 # The bugs and names that clang-tidy finds, in all headers and in what users read first.
 job_tidy() {
-  [ -f build/compile_commands.json ] || configure build >/dev/null
+  [ -f build/compile_commands.json ] || configure build
   {
     find build/tests/headers -name '*all.cpp'
     files 'examples/*.cpp' 'bench/*.cpp'
