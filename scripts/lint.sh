@@ -82,6 +82,20 @@ job_listed() {
   return "$status"
 }
 
+# Every public type, concept and function has a comment of its own. Members that their type's comment explains,
+# deduction guides and specialisations may do without.
+job_documented() {
+  local folder said
+  folder=$(mktemp -d)
+  [ -f build/docs/Doxyfile ] || configure build
+  said=$(sed 's/^WARN_IF_UNDOCUMENTED.*/WARN_IF_UNDOCUMENTED = YES/; s/^WARN_AS_ERROR.*/WARN_AS_ERROR = NO/
+    s|^OUTPUT_DIRECTORY.*|OUTPUT_DIRECTORY = '"$folder"'|' build/docs/Doxyfile | doxygen - 2>&1 |
+    grep -E '(Compound .*|of namespace topsum(::[a-z_]+)*) is not documented' | grep -vE ' -> |Compound [^ ]*<|::(state|workspace) is') || true
+  rm -rf "$folder"
+  printf '%s\n' "$said"
+  [ -z "$said" ]
+}
+
 # The headers that bring in a library are the ones whose name says so.
 job_includes() {
   local status=0 header owner
@@ -98,7 +112,7 @@ job_includes() {
 
 jobs=("$@")
 if [ ${#jobs[@]} -eq 0 ]; then
-  jobs=(format tidy names spelling shell version paths marks listed includes)
+  jobs=(format tidy names spelling shell version paths marks listed documented includes)
 fi
 passed=0
 failed=0
