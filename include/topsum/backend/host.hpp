@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// The backend on which data live in host memory and loops run on the calling thread.
+#ifndef TOPSUM_BACKEND_HOST_HPP
+#define TOPSUM_BACKEND_HOST_HPP
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <topsum/core/entries.hpp>
+#include <topsum/core/memory.hpp>
+#include <topsum/core/piece.hpp>
+#include <topsum/core/source.hpp>
+#include <topsum/core/stage.hpp>
+#include <topsum/core/value.hpp>
+#include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_isa.hpp>
+#include <topsum/detail/host_lists.hpp>
+#include <topsum/detail/host_pass.hpp>
+#include <topsum/detail/host_radix.hpp>
+#include <topsum/detail/host_scratch.hpp>
+#include <topsum/detail/host_top_k.hpp>
+#include <topsum/error.hpp>
+
+namespace topsum {
+
+/// Keyword and backend: host memory, the calling thread, the widest vectors that the CPU has.
+///
+/// Satisfies `backend`; the laws of the verbs stand there. Verbs run at once, so `wait` does nothing. They allocate nothing
+/// once `reserve_selection` and `reserve_lists` have been called with sizes that suffice, and throw only when they must allocate.
+/// A copy starts with no scratch of its own. Not to be shared between threads: give each its copy.
+///
+/// Cost: a selecting verb is one pass over gradient and states, plus O(candidates); candidates are at most three times what may
+/// be kept, and `slack`. The result is the same, bit for bit, for every instruction set.
+class host {
+ public:
+  using stage_tag = backend_tag;
+  using instruction_set = topsum::instruction_set;
+  static constexpr std::string_view name = "host";
+
+  template <class T>
+  using span = host_span<T>;
+  template <class T>
+  using buffer = host_buffer<T>;
+
+  /// Spare room for candidates of a piece: more costs memory, less costs time on inputs with many ties.
+  static constexpr std::size_t default_slack = 65536;
+
+  host() = default;
+  /// Uses the instructions of `set`; where the CPU lacks them `validate` says so, and the verbs use narrower ones.
+  explicit host(instruction_set set, std::size_t slack = default_slack) noexcept : wanted_{set}, slack_{slack} {}
+
+  /// Throws `errc::bad_argument` when the CPU lacks the instruction set that was asked for.
+  void validate() const {
+    if (!detail::cpu_has(wanted_) && wanted_ != instruction_set::automatic) {
+      throw error{errc::bad_argument, "host: this CPU lacks the instruction set asked for; write host{} for the widest it has"};
+    }
+  }
+
+  /// Every byte allocated through this object, scratch included.
+  [[nodiscard]] std::size_t allocated_bytes() const noexcept { return allocated_ + scratch_.allocated_bytes(); }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Memory
+
+  /// `n` uninitialised values. Allocates.
+  template <class T>
+  [[nodiscard]] buffer<T> allocate(std::size_t n) {
+    buffer<T> memory{n};
+    allocated_ += n * sizeof(T);
+    return memory;
+  }
+
+  /// All of `to` becomes `value`.
+  template <class T>
+  void fill(span<T> to, std::type_identity_t<T> value) {
+    std::fill(to.begin(), to.end(), value);
+  }
+
+  /// All of `from` to the front of `to`; they may overlap.
+  template <class T>
+  void copy(span<T> from, span<std::remove_const_t<T>> to) {
+    assert(to.size() >= from.size());
+    move_bytes(to.data(), from.data(), from.size_bytes());
+  }
+
+  /// The bytes of all of `from` to the front of `to`.
+  template <class T>
+  void pack(span<T> from, span<std::byte> to) {
+    assert(to.size() >= from.size_bytes());
+    move_bytes(to.data(), from.data(), from.size_bytes());
+  }
+
+  /// Fills all of `to` from the bytes at the front of `from`.
+  template <class T>
+  void unpack(span<std::byte const> from, span<T> to) {
+    assert(from.size() >= to.size_bytes());
+    move_bytes(to.data(), from.data(), to.size_bytes());
+  }
+
+  /// Host memory -> here: all of `from` to the front of `to`.
+  template <class T>
+  void write(host_span<T> from, span<std::remove_const_t<T>> to) {
+    copy(from, to);
+  }
+
+  /// Here -> host memory: all of `from` to the front of `to`.
+  template <class T>
+  void read(span<T> from, host_span<std::remove_const_t<T>> to) {
+    copy(from, to);
+  }
+
+  /// The one value of a span of one.
+  template <class T>
+  [[nodiscard]] std::remove_const_t<T> read(span<T> from) {
+    assert(from.size() == 1);
+    return from[0];
+  }
+
+  /// Everything has run already.
+  void wait() noexcept {}
+
+  /// `f(i, s[i]...)` for each i below n.
+  template <class F, class... T>
+  void for_each(std::size_t n, F f, span<T>... s) {
+    assert(((s.size() >= n) && ...));
+    each(n, f, s.data()...);
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Selections: one pass over a source. Pieces lie in it in order, without overlap.
+
+  /// Scratch for selections from these pieces: O(largest `count` or `capacity`) and a constant. Allocates.
+  template <class R, class I>
+  void reserve_selection(std::span<piece const> pieces) {
+    for (piece const& p : pieces) candidates<R, I>(p);
+  }
+
+  /// Exactly the `count` first entries of each piece; `kth[p]` is the last one's magnitude, 0 where count is 0.
+  template <class T, class Formula, class I>
+  void select_top_k(source<host, T, Formula> const& from, std::span<piece const> pieces,
+                    entries_view<host, wide_t<T>, I> const& out, span<wide_t<T>> kth) {
+    using R = wide_t<T>;
+    assert(kth.size() >= pieces.size());
+    std::size_t used = 0;
+    select_pieces(from, pieces, [&](std::size_t index, piece const& p) {
+      std::size_t const k = std::min({p.count, p.size, p.capacity, out.capacity() - used});
+      kth[index] = R{0};
+      if (k == 0) return false;
+      auto list = candidates<R, I>(p);
+      auto const bits = detail::top_k_of_piece(set_, from, p, k, list, scratch_.fixed(), out.indices.data() + used, out.values.data() + used);
+      kth[index] = from_magnitude<R>(bits);
+      used += k;
+      return true;
+    });
+    out.count[0] = used;
+  }
+
+  /// The elements with |x| >= thresholds[p] and x != 0, cut by magnitude to the piece's capacity; `counts[p]` is their number
+  /// before the cut, or 2 * max(count, capacity) if that is less. A threshold that is not finite selects nothing.
+  template <class T, class Formula, class I>
+  void select_at_least(source<host, T, Formula> const& from, std::span<piece const> pieces,
+                       span<std::type_identity_t<wide_t<T> const>> thresholds, entries_view<host, wide_t<T>, I> const& out,
+                       span<std::size_t> counts) {
+    using R = wide_t<T>;
+    assert(thresholds.size() >= pieces.size() && counts.size() >= pieces.size());
+    std::size_t used = 0;
+    select_pieces(from, pieces, [&](std::size_t index, piece const& p) {
+      auto list = candidates<R, I>(p);
+      list.threshold = std::max<bits_t<R>>(1, magnitude(thresholds[index]));
+      list.keep = std::min(p.capacity, p.size);
+      detail::threshold_sink<R, I> sink{list};
+      detail::run_pass(set_, from, p.begin, p.begin + p.size, sink);
+      std::size_t const limit = 2 * std::max(p.count, p.capacity);
+      counts[index] = list.was_cut ? limit : std::min(list.used, limit);
+      used += take(list, out, used);
+      return true;
+    });
+    out.count[0] = used;
+  }
+
+  /// The elements for which `predicate(position, x)` holds, cut by magnitude to the piece's capacity. Positions count from the
+  /// gradient's begin.
+  template <class T, class Formula, class Predicate, class I>
+  void select_if(source<host, T, Formula> const& from, std::span<piece const> pieces, Predicate predicate,
+                 entries_view<host, wide_t<T>, I> const& out) {
+    using R = wide_t<T>;
+    std::size_t used = 0;
+    select_pieces(from, pieces, [&](std::size_t, piece const& p) {
+      auto list = candidates<R, I>(p);
+      list.keep = std::min(p.capacity, p.size);
+      detail::predicate_sink<R, I, Predicate> sink{list, predicate};
+      detail::run_pass(set_, from, p.begin, p.begin + p.size, sink);
+      used += take(list, out, used);
+      return true;
+    });
+    out.count[0] = used;
+  }
+
+  /// `out[i]` becomes the accumulator; `out` may be the gradient.
+  template <class T, class Formula>
+  void accumulate(source<host, T, Formula> const& from, span<std::type_identity_t<wide_t<T>>> out) {
+    assert(out.size() >= from.size());
+    set_ = detail::resolved(wanted_);
+    detail::dense_sink<wide_t<T>> sink{out.data()};
+    detail::run_pass(set_, from, 0, from.size(), sink);
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Lists of entries. A target is none of the inputs unless said.
+
+  /// Scratch for merging `lists` lists and for `top_of` lists of up to `longest` entries. Allocates.
+  template <class R, class I>
+  void reserve_lists(std::size_t lists, [[maybe_unused]] std::size_t longest) {
+    scratch_.reserve_fixed();
+    scratch_.reserve_merge(lists, sizeof(detail::merge_head<I>));
+  }
+
+  /// Union of the lists, equal indices summed in the order of the lists. `out` must have room for the union.
+  template <class R, class I>
+  void merge_sum(std::type_identity_t<std::span<entries_view<host, R, I> const>> lists, entries_view<host, R, I> const& out) {
+    auto const range = [&](std::size_t l) { return in_use(lists[l]); };
+    if (lists.size() == 2) {
+      out.count[0] = detail::merge_two(range(0), range(1), out.indices.data(), out.values.data());
+    } else {
+      scratch_.reserve_merge(lists.size(), sizeof(detail::merge_head<I>));
+      out.count[0] = detail::merge_many<R, I>(lists.size(), range, scratch_.template heads<detail::merge_head<I>>(), scratch_.positions(),
+                                              out.indices.data(), out.values.data(), out.capacity());
+    }
+    assert(out.count[0] <= out.capacity());
+  }
+
+  /// The k first entries of a list; all where it has fewer. `out` may be `list`.
+  template <class R, class I>
+  void top_of(entries_view<host, R, I> const& list, std::size_t k, entries_view<host, R, I> const& out) {
+    auto const from = in_use(list);
+    std::size_t const kept = std::min(k, from.size);
+    assert(kept <= out.capacity());
+    if (kept != 0) {
+      auto const cut = kept == from.size ? detail::magnitude_cut<R>{0, kept} : detail::find_cut(from.values, from.size, kept, scratch_.fixed().radix);
+      detail::compact(from.indices, from.values, from.size, cut, out.indices.data(), out.values.data(), kept);
+    }
+    out.count[0] = kept;
+  }
+
+  /// The entries of a whose index b has. `out` may be a.
+  template <class R, class I>
+  void intersect(entries_view<host, R, I> const& a, entries_view<host, R, I> const& b, entries_view<host, R, I> const& out) {
+    out.count[0] = detail::intersect(in_use(a), in_use(b), out.indices.data(), out.values.data());
+  }
+
+  /// The entries with a magnitude above `t`, and the first `ties` of those equal to it. `out` may be `list`.
+  template <class R, class I>
+  void keep_at_least(entries_view<host, R, I> const& list, bits_t<R> t, std::size_t ties, entries_view<host, R, I> const& out) {
+    auto const from = in_use(list);
+    out.count[0] = detail::compact(from.indices, from.values, from.size, detail::magnitude_cut<R>{t, ties}, out.indices.data(),
+                                   out.values.data(), out.capacity());
+  }
+
+  /// out[0] entries with a magnitude above `t`, out[1] equal to it.
+  template <class R, class I>
+  void count_at_least(entries_view<host, R, I> const& list, bits_t<R> t, span<std::size_t> out) {
+    auto const from = in_use(list);
+    std::size_t above = 0;
+    std::size_t equal = 0;
+    for (std::size_t i = 0; i < from.size; ++i) {
+      above += magnitude(from.values[i]) > t ? 1U : 0U;
+      equal += magnitude(from.values[i]) == t ? 1U : 0U;
+    }
+    out[0] = above;
+    out[1] = equal;
+  }
+
+  /// Entries by the `width` bits of their magnitude that follow the leading `known`, of those whose leading bits are prefix's.
+  template <class R, class I>
+  void histogram(entries_view<host, R, I> const& list, bits_t<R> prefix, int known, int width, span<std::type_identity_t<I>> bins) {
+    assert(bins.size() >= std::size_t{1} << width);
+    detail::histogram(in_use(list), prefix, known, width, bins.data());
+  }
+
+  /// out[j] entries have an index below bounds[j].
+  template <class R, class I>
+  void lower_bounds(entries_view<host, R, I> const& list, span<std::uint64_t const> bounds, span<std::size_t> out) {
+    auto const from = in_use(list);
+    for (std::size_t j = 0; j < bounds.size(); ++j) {
+      auto const below = [](I index, std::uint64_t bound) { return index < bound; };
+      out[j] = static_cast<std::size_t>(std::lower_bound(from.indices, from.indices + from.size, bounds[j], below) - from.indices);
+    }
+  }
+
+  /// out[i - 1] = index of entry floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when there are no entries.
+  template <class R, class I>
+  void cuts(entries_view<host, R, I> const& list, std::size_t parts, std::size_t n, span<std::uint64_t> out) {
+    auto const from = in_use(list);
+    for (std::size_t i = 1; i < parts; ++i) {
+      out[i - 1] = from.size == 0 ? detail::share(i, n, parts) : from.indices[detail::share(i, from.size, parts)];
+    }
+  }
+
+  /// Empties the list and sets fault[0] to 1 unless its indices increase strictly and lie in [begin, end).
+  template <class R, class I>
+  void check(entries_view<host, R, I> const& list, std::size_t begin, std::size_t end, span<std::uint32_t> fault) {
+    detail::list_range<R, I> const all{list.indices.data(), list.values.data(), list.count[0]};
+    if (detail::well_formed(all, list.capacity(), begin, end)) return;
+    list.count[0] = 0;
+    fault[0] = 1;
+  }
+
+  /// dense[index] -= value.
+  template <class R, class I>
+  void subtract(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
+    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x -= value; });
+  }
+  /// dense[index] += value.
+  template <class R, class I>
+  void add(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
+    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x += value; });
+  }
+  /// dense[index] = value.
+  template <class R, class I>
+  void assign(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
+    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x = value; });
+  }
+  /// Every value is divided.
+  template <class R, class I>
+  void divide(entries_view<host, R, I> const& list, std::type_identity_t<R> divisor) {
+    std::size_t const used = in_use(list).size;
+    for (R& value : list.values.first(used)) value /= divisor;
+  }
+
+ private:
+  static void move_bytes(void* to, void const* from, std::size_t bytes) noexcept {
+    if (bytes != 0) std::memmove(to, from, bytes);
+  }
+
+  template <class F, class... P>
+  static void each(std::size_t n, F& f, P... s) {
+    for (std::size_t i = 0; i < n; ++i) f(i, s[i]...);
+  }
+
+  template <class R, class I>
+  static detail::list_range<R, I> in_use(entries_view<host, R, I> const& list) noexcept {
+    assert(list.count[0] <= list.capacity());
+    return {list.indices.data(), list.values.data(), list.count[0]};
+  }
+
+  /// An empty list of candidates for a piece.
+  template <class R, class I>
+  detail::candidate_list<R, I> candidates(piece const& p) {
+    std::size_t const room = detail::candidate_room(p, slack_);
+    std::size_t const size = room + detail::candidate_list<R, I>::overhang;
+    scratch_.reserve_fixed();
+    scratch_.reserve_candidates(size * sizeof(I), size * sizeof(R));
+    return {scratch_.template indices<I>(), scratch_.template values<R>(), room, 0, 0, &scratch_.fixed().radix};
+  }
+
+  /// Appends what a piece may keep of its candidates to `out`; returns how many.
+  template <class R, class I>
+  static std::size_t take(detail::candidate_list<R, I>& list, entries_view<host, R, I> const& out, std::size_t used) {
+    std::size_t const k = std::min({list.used, list.keep, out.capacity() - used});
+    if (k == list.used) {
+      move_bytes(out.indices.data() + used, list.indices, k * sizeof(I));
+      move_bytes(out.values.data() + used, list.values, k * sizeof(R));
+    } else if (k != 0) {
+      list.extract(k, out.indices.data() + used, out.values.data() + used);
+    }
+    return k;
+  }
+
+  /// Calls `one(p, piece)` for each piece in turn; evaluates what lies outside the pieces, and those for which it returns false.
+  template <class T, class Formula, class One>
+  void select_pieces(source<host, T, Formula> const& from, std::span<piece const> pieces, One one) {
+    set_ = detail::resolved(wanted_);
+    detail::no_sink nothing;
+    std::size_t done = 0;
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+      piece const& p = pieces[index];
+      if (p.size != 0) {
+        assert(p.begin >= done && p.begin + p.size <= from.size());
+        detail::run_pass(set_, from, done, p.begin, nothing);
+        done = p.begin;
+      }
+      if (one(index, p)) done += p.size;
+    }
+    detail::run_pass(set_, from, done, from.size(), nothing);
+  }
+
+  instruction_set wanted_ = instruction_set::automatic;
+  instruction_set set_ = instruction_set::portable;
+  std::size_t slack_ = default_slack;
+  std::size_t allocated_ = 0;
+  detail::host_scratch scratch_;
+};
+
+}  // namespace topsum
+
+#endif

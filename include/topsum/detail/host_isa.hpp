@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// The instruction sets of the host's kernels, and the few operations in which they differ.
+#ifndef TOPSUM_DETAIL_HOST_ISA_HPP
+#define TOPSUM_DETAIL_HOST_ISA_HPP
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <topsum/core/value.hpp>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
+namespace topsum {
+
+/// Which instructions the host's fused passes use. All give the same bits.
+enum class instruction_set : unsigned char {
+  automatic,  ///< the widest that this CPU has
+  portable,   ///< what the compiler was told to use
+  avx2,
+  avx512
+};
+
+namespace detail {
+
+/// Whether this CPU runs `set`.
+[[nodiscard]] inline bool cpu_has(instruction_set set) noexcept {
+#if defined(__x86_64__) && defined(__GNUC__)
+  switch (set) {
+    case instruction_set::avx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+    case instruction_set::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
+    case instruction_set::automatic:
+    case instruction_set::portable: return true;
+  }
+  return false;
+#else
+  return set == instruction_set::automatic || set == instruction_set::portable;
+#endif
+}
+
+/// What `wanted` means on this CPU: itself, or the widest below it that runs.
+[[nodiscard]] inline instruction_set resolved(instruction_set wanted) noexcept {
+  if (wanted == instruction_set::automatic) wanted = instruction_set::avx512;
+  if (wanted == instruction_set::avx512 && !cpu_has(wanted)) wanted = instruction_set::avx2;
+  if (wanted == instruction_set::avx2 && !cpu_has(wanted)) wanted = instruction_set::portable;
+  return wanted;
+}
+
+/// Values that a fused pass evaluates at a time: 256 bytes.
+template <class R>
+inline constexpr std::size_t block_size = 256 / sizeof(R);
+
+/// The lowest `n` bits, n <= 64.
+[[nodiscard]] constexpr std::uint64_t low_bits(std::size_t n) noexcept {
+  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+}
+
+/// One bit per byte of `flags` (each 0 or 1), `N` of them, a multiple of 8.
+template <std::size_t N>
+[[nodiscard]] inline std::uint64_t mask_of(unsigned char const* flags) noexcept {
+  std::uint64_t mask = 0;
+  if constexpr (std::endian::native == std::endian::little) {
+    for (std::size_t i = 0; i < N; i += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, flags + i, 8);
+      mask |= (word * 0x0102040810204080ULL >> 56) << i;
+    }
+  } else {
+    for (std::size_t i = 0; i < N; ++i) mask |= std::uint64_t{flags[i]} << i;
+  }
+  return mask;
+}
+
+/// Operations of a block, in what the compiler was told to use.
+struct portable_ops {
+  /// Bit i: the magnitude of block[i] is at least `t`. A whole block is read.
+  template <class R>
+  static std::uint64_t at_least(R const* block, bits_t<R> t) noexcept {
+    constexpr std::size_t n = block_size<R>;
+#if defined(__x86_64__) && defined(__GNUC__)
+    if constexpr (sizeof(R) == 4) {
+      __m128i const below = _mm_set1_epi32(static_cast<int>(t) - 1);
+      __m128i const strip = _mm_set1_epi32(0x7fffffff);
+      std::uint64_t mask = 0;
+      for (std::size_t i = 0; i < n; i += 4) {
+        __m128i const m = _mm_and_si128(_mm_castps_si128(_mm_loadu_ps(block + i)), strip);
+        mask |= static_cast<std::uint64_t>(_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(m, below)))) << i;
+      }
+      return mask;
+    }
+#endif
+    unsigned char flags[n];
+    for (std::size_t i = 0; i < n; ++i) flags[i] = magnitude(block[i]) >= t ? 1 : 0;
+    return mask_of<n>(flags);
+  }
+
+  /// Appends the entries named by `mask`; returns how many. May write a whole block.
+  template <class R, class I>
+  static std::size_t append(R const* block, std::uint64_t mask, std::size_t first, I* indices, R* values) noexcept {
+    std::size_t n = 0;
+    for (; mask != 0; mask &= mask - 1, ++n) {
+      auto const i = static_cast<std::size_t>(std::countr_zero(mask));
+      indices[n] = static_cast<I>(first + i);
+      values[n] = block[i];
+    }
+    return n;
+  }
+};
+
+#if defined(__x86_64__) && defined(__GNUC__)
+struct avx2_ops : portable_ops {
+  template <class R>
+  [[gnu::target("avx2")]] static std::uint64_t at_least(R const* block, bits_t<R> t) noexcept {
+    std::uint64_t mask = 0;
+    if constexpr (sizeof(R) == 4) {
+      __m256i const below = _mm256_set1_epi32(static_cast<int>(t) - 1);
+      __m256i const strip = _mm256_set1_epi32(0x7fffffff);
+      for (std::size_t i = 0; i < block_size<R>; i += 8) {
+        __m256i const m = _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(block + i)), strip);
+        auto const bits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(m, below))));
+        mask |= std::uint64_t{bits} << i;
+      }
+    } else {
+      __m256i const below = _mm256_set1_epi64x(static_cast<long long>(t) - 1);
+      __m256i const strip = _mm256_set1_epi64x(0x7fffffffffffffffLL);
+      for (std::size_t i = 0; i < block_size<R>; i += 4) {
+        __m256i const m = _mm256_and_si256(_mm256_castpd_si256(_mm256_loadu_pd(block + i)), strip);
+        auto const bits = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(m, below))));
+        mask |= std::uint64_t{bits} << i;
+      }
+    }
+    return mask;
+  }
+};
+
+struct avx512_ops : portable_ops {
+  template <class R>
+  [[gnu::target("avx512f")]] static std::uint64_t at_least(R const* block, bits_t<R> t) noexcept {
+    std::uint64_t mask = 0;
+    if constexpr (sizeof(R) == 4) {
+      __m512i const least = _mm512_set1_epi32(static_cast<int>(t));
+      __m512i const strip = _mm512_set1_epi32(0x7fffffff);
+      for (std::size_t i = 0; i < block_size<R>; i += 16) {
+        __m512i const m = _mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(block + i)), strip);
+        mask |= std::uint64_t{_mm512_cmpge_epi32_mask(m, least)} << i;
+      }
+    } else {
+      __m512i const least = _mm512_set1_epi64(static_cast<long long>(t));
+      __m512i const strip = _mm512_set1_epi64(0x7fffffffffffffffLL);
+      for (std::size_t i = 0; i < block_size<R>; i += 8) {
+        __m512i const m = _mm512_and_si512(_mm512_castpd_si512(_mm512_loadu_pd(block + i)), strip);
+        mask |= std::uint64_t{_mm512_cmpge_epi64_mask(m, least)} << i;
+      }
+    }
+    return mask;
+  }
+
+  template <class R, class I>
+  static std::size_t append(R const* block, std::uint64_t mask, std::size_t first, I* indices, R* values) noexcept {
+    if constexpr (sizeof(R) == 4 && sizeof(I) == 4) {
+      return compress(block, mask, first, indices, values);
+    } else {
+      return portable_ops::append(block, mask, first, indices, values);
+    }
+  }
+
+ private:
+  [[gnu::target("avx512f,popcnt")]] static std::size_t compress(float const* block, std::uint64_t mask, std::size_t first,
+                                                                std::uint32_t* indices, float* values) noexcept {
+    std::size_t n = 0;
+    __m512i const lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    for (std::size_t i = 0; i < block_size<float>; i += 16) {
+      auto const here = static_cast<__mmask16>(mask >> i);
+      __m512i const at = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(first + i))));
+      _mm512_storeu_si512(indices + n, _mm512_maskz_compress_epi32(here, at));
+      _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps(here, _mm512_loadu_ps(block + i)));
+      n += static_cast<std::size_t>(__builtin_popcount(here));
+    }
+    return n;
+  }
+};
+#endif
+
+}  // namespace detail
+}  // namespace topsum
+
+#endif

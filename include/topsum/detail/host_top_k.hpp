@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// Exact selection of the k largest of a piece in one pass on the host: a bound from a small sample, a pass that keeps
+/// what is above it under a streaming cap, and a look back only when too few came.
+#ifndef TOPSUM_DETAIL_HOST_TOP_K_HPP
+#define TOPSUM_DETAIL_HOST_TOP_K_HPP
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#include <topsum/core/piece.hpp>
+#include <topsum/core/source.hpp>
+#include <topsum/core/value.hpp>
+#include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_isa.hpp>
+#include <topsum/detail/host_pass.hpp>
+#include <topsum/detail/host_radix.hpp>
+
+namespace topsum::detail {
+
+/// The rank in a sample of `m` of `n` below which the k-th of all lies almost surely.
+[[nodiscard]] inline std::size_t sample_rank(std::size_t k, std::size_t n, std::size_t m) noexcept {
+  double const expected = static_cast<double>(k) / static_cast<double>(n) * static_cast<double>(m);
+  return static_cast<std::size_t>(expected + 4.0 * std::sqrt(expected)) + 2;
+}
+
+/// A guess of a magnitude that about k elements of [begin, begin + size) reach, some more than fewer. Reads a jittered sample of
+/// cache lines and stores nothing; a wrong guess costs time only.
+template <class B, class T, class Formula>
+[[nodiscard]] bits_t<wide_t<T>> guess_threshold(source<B, T, Formula> const& from, std::size_t begin, std::size_t size,
+                                                std::size_t k, selection_scratch& scratch) noexcept {
+  using R = wide_t<T>;
+  constexpr std::size_t line = 64 / sizeof(R);
+  constexpr int shift = magnitude_bits<float> - 12;
+  std::size_t const lines = std::clamp<std::size_t>(size / 64, 1024, 32768) / line;
+  std::size_t const m = lines * line;
+  std::size_t const wanted = sample_rank(k, size, m);
+  if (size < 2 * m || wanted >= m) return 0;
+  scratch.histogram.fill(0);
+  Formula const formula = from.formula;
+  std::size_t const stride = size / lines;  // at least 2 * line
+  std::uint64_t random = 0x9e3779b97f4a7c15ULL;
+  for (std::size_t l = 0; l < lines; ++l) {
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    std::size_t const first = begin + l * stride + static_cast<std::size_t>((random >> 33) % (stride - line + 1));
+    for (std::size_t i = first; i < first + line; ++i) {
+      std::array<R, Formula::states> state;
+      for (std::size_t j = 0; j < Formula::states; ++j) state[j] = from.states_in[j][i];
+      R const x = formula(from.gradient[i], state);
+      ++scratch.histogram[magnitude(static_cast<float>(x)) >> shift];
+    }
+  }
+  std::size_t bucket = selection_scratch::buckets;
+  for (std::size_t seen = 0; seen < wanted && bucket > 0;) seen += scratch.histogram[--bucket];
+  auto const low = static_cast<bits_t<float>>(static_cast<bits_t<float>>(bucket) << shift);
+  if (low >= nonfinite_magnitude<float>) return 0;
+  return magnitude(static_cast<R>(from_magnitude<float>(low)));
+}
+
+/// Sink of the pass of `top_k`. Remembers where elements were not finite, since a look back must know.
+template <class B, class T, class Formula, class I>
+struct top_k_sink {
+  using R = wide_t<T>;
+
+  source<B, T, Formula> const& from;
+  candidate_list<R, I>& list;
+  selection_scratch& scratch;
+  std::size_t begin;
+  std::size_t faults = 0;
+  bool complete = false;  ///< the list holds the first `keep` of all that was seen
+
+  void nonfinite(std::size_t first, std::uint64_t bad) noexcept {
+    if (complete || list.was_cut) return;
+    if (faults + block_size<R> > scratch.faults.size()) {
+      look_back(first);
+      return;
+    }
+    for (; bad != 0; bad &= bad - 1) scratch.faults[faults++] = first + static_cast<std::size_t>(std::countr_zero(bad));
+  }
+
+  template <class Ops>
+  [[gnu::always_inline]] void take(R const* block, std::size_t first, std::size_t n, bits_t<R> largest) noexcept {
+    if (largest >= list.threshold) list.template append<Ops>(block, first, low_bits(n));
+  }
+
+  /// Too few came from [begin, end): selects from the stored accumulators again, without a guess.
+  [[gnu::noinline]] void look_back(std::size_t end) noexcept {
+    complete = true;
+    list.used = 0;
+    list.threshold = 0;
+    std::size_t next_fault = 0;
+    std::array<R, block_size<R>> block;
+    for (std::size_t first = begin; first < end; first += block.size()) {
+      std::size_t const n = std::min(block.size(), end - first);
+      block.fill(R{0});
+      for (std::size_t i = 0; i < n; ++i) block[i] = stored(first + i);
+      for (; next_fault < faults && scratch.faults[next_fault] < first + n; ++next_fault) {
+        block[static_cast<std::size_t>(scratch.faults[next_fault]) - first] = R{0};
+      }
+      if (largest_magnitude(block.data()) >= list.threshold) list.template append<portable_ops>(block.data(), first, low_bits(n));
+    }
+  }
+
+ private:
+  [[nodiscard]] R stored(std::size_t i) const noexcept {
+    if constexpr (Formula::states == 0) {
+      std::array<R, 0> none;
+      R const x = from.formula(from.gradient[i], none);
+      return is_finite(x) ? x : R{0};
+    } else {
+      return from.states_out[Formula::accumulator][i];
+    }
+  }
+};
+
+/// Sink for a short piece: keeps the accumulators, and the largest magnitude of each of `groups` interleaved groups.
+template <class R>
+struct row_sink {
+  static constexpr std::size_t block = block_size<R>;
+  static constexpr std::size_t groups = 2 * block;
+
+  R* row;
+  std::size_t begin;
+  alignas(64) std::array<bits_t<R>, groups> most{};
+
+  void nonfinite(std::size_t, std::uint64_t) noexcept {}
+  template <class Ops>
+  [[gnu::always_inline]] void take(R const* values, std::size_t first, std::size_t, bits_t<R>) noexcept {
+    using signed_bits = std::make_signed_t<bits_t<R>>;
+    std::size_t const at = first - begin;
+    bits_t<R>* const group = most.data() + (at / block % 2) * block;
+    for (std::size_t i = 0; i < block; ++i) {
+      auto const m = static_cast<signed_bits>(magnitude(values[i]));
+      auto const old = static_cast<signed_bits>(group[i]);
+      group[i] = static_cast<bits_t<R>>(m > old ? m : old);
+    }
+    std::memcpy(row + at, values, block * sizeof(R));
+  }
+};
+
+/// Appends a row's elements to the list, block by block.
+template <class Ops, class R, class I>
+[[gnu::always_inline]] inline void scan_row(R const* row, std::size_t size, std::size_t begin, candidate_list<R, I>& list) noexcept {
+  constexpr std::size_t block = block_size<R>;
+  for (std::size_t at = 0; at < size; at += block) {
+    list.template append<Ops>(row + at, begin + at, low_bits(std::min(block, size - at)));
+  }
+}
+
+/// A bound from below of the k-th magnitude of a short piece.
+template <class R>
+[[nodiscard]] bits_t<R> row_bound(row_sink<R>& sink, std::size_t size, std::size_t k, selection_scratch& scratch) noexcept {
+  std::size_t const groups = size >= row_sink<R>::groups ? row_sink<R>::groups : 0;
+  if (2 * k > groups) return 0;
+  bits_t<R>* const keys = scratch.radix.keys_of<bits_t<R>>();
+  std::copy(sink.most.begin(), sink.most.end(), keys);
+  std::nth_element(keys, keys + (k - 1), keys + groups, std::greater<>{});
+  return keys[k - 1];
+}
+
+/// Selects the k largest of a piece, 0 < k <= its size, to the front of a list. Returns the k-th magnitude.
+template <class B, class T, class Formula, class I>
+bits_t<wide_t<T>> top_k_of_piece(instruction_set set, source<B, T, Formula> const& from, piece const& p, std::size_t k,
+                                 candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
+                                 wide_t<T>* values) {
+  using R = wide_t<T>;
+  std::size_t const end = p.begin + p.size;
+  list.used = 0;
+  list.keep = k;
+  list.threshold = 0;
+  list.was_cut = false;
+  if (p.size <= selection_scratch::row) {
+    row_sink<R> row{scratch.row_of<R>(), p.begin};
+    run_pass(set, from, p.begin, end, row);
+    list.threshold = row_bound(row, p.size, k, scratch);
+    scan_row<portable_ops>(row.row, p.size, p.begin, list);
+  } else {
+    top_k_sink<B, T, Formula, I> sink{from, list, scratch, p.begin};
+    list.threshold = guess_threshold(from, p.begin, p.size, k, scratch);
+    sink.complete = list.threshold == 0;
+    run_pass(set, from, p.begin, end, sink);
+    if (list.used < k) sink.look_back(end);
+  }
+  return list.extract(k, indices, values).bits;
+}
+
+}  // namespace topsum::detail
+
+#endif
