@@ -17,7 +17,8 @@ template <class T>
 using host_span = std::span<T>;
 
 /// How a transport that copies by itself reaches the memory behind a view: specialise it for a memory
-/// space of your own. `copy` moves all of `from` to the front of `to`.
+/// space of your own. `as_bytes` views the same memory as bytes, const where the values are. Optional:
+/// `static void copy(std::byte* to, std::byte const* from, std::size_t bytes)`, where std::memcpy will not do.
 template <class Span>
 struct memory_access;
 
@@ -30,6 +31,13 @@ struct memory_access<std::span<T>> {
     requires(!std::is_const_v<T>)
   {
     return reinterpret_cast<std::byte*>(view.data());
+  }
+  static auto as_bytes(std::span<T> view) noexcept {
+    if constexpr (std::is_const_v<T>) {
+      return host_span<std::byte const>{std::as_bytes(view)};
+    } else {
+      return host_span<std::byte>{std::as_writable_bytes(view)};
+    }
   }
 };
 
