@@ -94,14 +94,15 @@ concept selecting_backend = requires(B& b, source<B, T, decayed_residual_sum<T>>
 
 /// Verbs over lists of entries: O(their lengths).
 /// 1. `merge_sum`: union of the lists; equal indices are summed in the order of the lists, from the first.
-/// 2. `top_of`: the k first entries of a list in the order above.  3. `intersect`: the entries of a whose index b has.
-/// 4. `keep_at_least`: magnitude above `t`, and the first `ties` of those equal to it.
+/// 2. `top_of`: the k first entries of a list in the order above.  3. `intersect(a, b, out)`: the entries of a whose index b has.
+/// 4. `keep_at_least`: magnitude above `t`, and the first `ties` of those equal to it; `out` may be `a`.
 /// 5. `count_at_least`: out[0] entries above, out[1] equal to `t`.
-/// 6. `histogram`: counts by the `width` bits that follow the leading `known` bits of a magnitude, of the entries whose
-///    leading bits equal those of `prefix`.
-/// 7. `lower_bounds`: out[j] = entries with an index below bounds[j].  8. `cuts`: out[i-1] = index of entry floor(i m / parts)
-///    of m, for 0 < i < parts; floor(i n / parts) when m = 0.
-/// 9. `check`: unless indices increase strictly and lie in [begin, end), empties the list and sets fault to 1.
+/// 6. `histogram(list, prefix, known, width, bins)`: counts by the `width` bits that follow the leading `known` bits of a
+///    magnitude, of the entries whose leading bits equal those of `prefix`.
+/// 7. `lower_bounds`: out[j] = entries with an index below bounds[j].  8. `cuts(list, parts, n, out)`: out[i-1] = index of entry
+///    floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when m = 0.
+/// 9. `check(list, begin, end, fault)`: unless the count fits, and indices increase strictly and lie in [begin, end), empties
+///    the list and sets fault to 1.
 /// 10. `subtract`, `add`, `assign`: dense[index] -=, +=, = value.  11. `divide`: values /= divisor.
 template <class B, class R = float, class I = std::uint32_t>
 concept list_backend = requires(B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
@@ -143,22 +144,22 @@ concept stage_for = std::copy_constructible<S> && std::same_as<stage_tag_t<S>, T
   s.validate();  // throws errc::bad_argument
 };
 
-/// How the entries of one piece are chosen. `select` is a pure function of (input, step, state): it reads `state` and writes
-/// all of `next`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.
+/// How the entries of one piece are chosen. `select` is a pure function of (input, step, state): it reads `before` and writes
+/// all of `after`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.
 /// 1. At most `capacity` entries a piece, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
 /// 4. The same input, step and state give the same entries.  5. Every size from 0, every input, all zeros included.
 template <class S, class B, class T = float, class I = std::uint32_t>
 concept selection_rule =
     stage_for<S, rule_tag> &&
     requires(S const& s, B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
-             std::uint64_t step, typename S::template state<B, wide_t<T>> const& state,
-             typename S::template state<B, wide_t<T>>& next, entries_view<B, wide_t<T>, I> out, std::size_t size) {
+             std::uint64_t step, typename S::template state<B, wide_t<T>> const& before,
+             typename S::template state<B, wide_t<T>>& after, entries_view<B, wide_t<T>, I> out, std::size_t size) {
       { S::fixed_count } -> std::convertible_to<bool>;
       { s.count(size) } -> std::same_as<std::size_t>;     // k for a piece of `size` values
       { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
       typename S::template state<B, wide_t<T>>;
       requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
-      s.select(b, from, pieces, step, state, next, out);
+      s.select(b, from, pieces, step, before, after, out);
     };
 
 /// What a step selects: a scope with a rule, or a policy of your own. Laws as for a rule, and
@@ -167,12 +168,12 @@ template <class S, class B, class T = float, class I = std::uint32_t>
 concept selection_policy =
     stage_for<S, selection_tag> &&
     requires(S const& s, B& b, layout const& shapes, source<B, T, decayed_residual_sum<T>> const& from,
-             std::span<piece const> pieces, std::uint64_t step, typename S::template state<B, wide_t<T>> const& state,
-             typename S::template state<B, wide_t<T>>& next, entries_view<B, wide_t<T>, I> out) {
+             std::span<piece const> pieces, std::uint64_t step, typename S::template state<B, wide_t<T>> const& before,
+             typename S::template state<B, wide_t<T>>& after, entries_view<B, wide_t<T>, I> out) {
       { S::fixed_count } -> std::convertible_to<bool>;
       { s.pieces(shapes) } -> std::same_as<std::vector<piece>>;
       requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
-      s.select(b, from, pieces, step, state, next, out);
+      s.select(b, from, pieces, step, before, after, out);
     };
 
 /// A policy that applies one rule to pieces of its making.
@@ -187,20 +188,21 @@ concept selection_scope = selection_policy<S, B, T, I> && requires(S const& s) {
 template <class S, class B, class T = float, class I = std::uint32_t>
 concept residual_store =
     stage_for<S, residual_tag> &&
-    requires(S const& s, B& b, std::size_t n, typename S::template state<B, T>& state,
+    requires(S const& s, B& b, std::size_t n, typename S::template state<B, T>& memory,
              typename B::template span<T const> gradient, typename B::template span<nonfinite_record> fault,
              entries_view<B, wide_t<T>, I> list) {
       { S::keeps } -> std::convertible_to<bool>;  // whether anything is kept at all
       requires std::constructible_from<typename S::template state<B, T>, B&, std::size_t, S const&>;
-      s.accumulate(b, gradient, state, fault);  // -> source<B, T, ...>
-      s.keep(b, state, list);                   // these entries were applied, with these values
-      s.keep_nothing(b, state);                 // all of the accumulator was applied
-      s.commit(state);
+      s.template accumulate<B, T>(b, gradient, memory, fault);  // -> source<B, T, ...>
+      s.keep(b, memory, list);                   // these entries were applied, with these values
+      s.keep_nothing(b, memory);                 // all of the accumulator was applied
+      s.commit(memory);
     };
 
 /// Entries <-> bytes. The size is a function of (count, first, extent) alone, so that receivers know it from the count.
 /// `decode` fills the list and checks every count and index it reads: a message that fails empties it and sets `fault`.
 /// 1. decode(encode(x)) = x for a lossless codec.  2. Any bytes decode without harm.
+/// 3. `bytes_at_most(count, messages, extent)` bounds the sum of `bytes` over any `messages` that hold `count` entries in all.
 template <class S, class B, class R = float, class I = std::uint32_t>
 concept codec = stage_for<S, codec_tag> &&
                 requires(S const& s, B& b, entries_run<B, R, I> run, entries_view<B, R, I> list, std::size_t count,
@@ -208,6 +210,7 @@ concept codec = stage_for<S, codec_tag> &&
                          typename B::template span<std::byte const> in, typename B::template span<std::uint32_t> fault) {
                   { S::lossless } -> std::convertible_to<bool>;
                   { s.template bytes<R, I>(count, first, extent) } -> std::same_as<std::size_t>;
+                  { s.template bytes_at_most<R, I>(count, count, extent) } -> std::same_as<std::size_t>;
                   s.encode(b, run, first, extent, out);
                   s.decode(b, in, count, first, extent, list, fault);
                 };

@@ -61,6 +61,12 @@ struct detail::stage_tag_of<on_nonfinite> {
   using type = nonfinite_tag;
 };
 
+class description;
+
+/// Describes any stage: by its own `describe`, else by its `name`.
+template <class S>
+void describe(description& out, S const& stage);
+
 /// Collects a stage's name and parameters: as text for people, as a hash by which ranks find out that they disagree.
 class description {
  public:
@@ -123,7 +129,7 @@ class description {
         text_.append("default");
       }
     } else {
-      value.describe(*this);
+      topsum::describe(*this, value);
     }
   }
 
@@ -132,7 +138,6 @@ class description {
   bool first_ = true;
 };
 
-/// Describes any stage: by its own `describe`, else by its `name`.
 template <class S>
 void describe(description& out, S const& stage) {
   if constexpr (requires { stage.describe(out); }) {

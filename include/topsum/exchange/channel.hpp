@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// What an exchange talks through: one plan's messages, with the header that makes a mistake on one rank an error on all.
+#ifndef TOPSUM_EXCHANGE_CHANNEL_HPP
+#define TOPSUM_EXCHANGE_CHANNEL_HPP
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <topsum/backend/host.hpp>
+#include <topsum/concepts.hpp>
+#include <topsum/error.hpp>
+#include <topsum/layout.hpp>
+#include <topsum/transport/counting.hpp>
+#include <topsum/transport/verbs.hpp>
+
+namespace topsum {
+
+/// The first message of every plan and of every step, to every peer: 48 bytes whatever the template arguments, so that ranks
+/// in different plans, or in different steps, still understand each other.
+struct wire_header {
+  enum class kind : std::uint32_t { construction = 0x746f7031, step = 0x746f7032 };
+
+  kind what = kind::step;
+  errc code = errc::none;         ///< what went wrong on the sender
+  std::uint64_t fingerprint = 0;  ///< construction: value and index types; step: of the plan
+  std::uint64_t step = 0;         ///< construction: entries that may travel, k
+  std::uint64_t count = 0;        ///< construction: n; step: entries that follow for the receiver
+  std::uint64_t a = 0;            ///< construction: hash of the layout; step: first position of a fault, or a size
+  std::uint64_t b = 0;            ///< construction: hash of the stages; step: number of faults
+};
+static_assert(sizeof(wire_header) == 48);
+
+/// What an exchange is asked to do: the shape that all ranks agreed on.
+struct exchange_shape {
+  std::size_t n = 0;         ///< values in the gradient
+  std::size_t capacity = 0;  ///< k: entries that a rank may select
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// An exchange's answer, in the backend's memory.
+template <class B, class R, class I>
+struct exchange_outcome {
+  entries_view<B, R, I> result;   ///< sums over ranks, the same on every rank
+  entries_view<B, R, I> applied;  ///< this rank's entries that are in the result, with the values that receivers decoded
+  std::size_t sent = 0;           ///< entries of this rank that travelled or stayed with it as owner
+};
+
+/// One plan's messages over transport `C`, moving memory of backend `B`. Owns both, and the memory for headers.
+///
+/// An exchange calls `open` first, once a step: every rank hears every other's header, and either all go on or all throw the
+/// same error. Whatever is thrown later (a transport's fault, a corrupt message) breaks the plan on this rank; the others hear
+/// of it with the next header.
+template <class B, class C>
+class channel {
+ public:
+  using backend_type = B;
+
+  channel(B backend, C transport)
+      : backend_{std::move(backend)},
+        transport_{counting<C>{std::move(transport)}},
+        out_(static_cast<std::size_t>(transport_.size())),
+        in_(out_.size()) {}
+
+  [[nodiscard]] B& backend() noexcept { return backend_; }
+  [[nodiscard]] int rank() const { return transport_.rank(); }
+  [[nodiscard]] int ranks() const { return static_cast<int>(out_.size()); }
+  [[nodiscard]] std::uint64_t step() const noexcept { return ours_.step; }
+
+  /// Begins a step: what this rank will say in `open`. `shapes` serves error messages and must outlive the step.
+  void begin(std::uint64_t fingerprint, std::uint64_t step, layout const& shapes) {
+    ours_ = wire_header{wire_header::kind::step, errc::none, fingerprint, step, 0, 0, 0};
+    layout_ = &shapes;
+    settled_ = false;
+    transport_.reset();
+    control_ = {};
+  }
+  /// This rank saw non-finite values but goes on (the policies `drop` and `propagate`).
+  void note(std::uint64_t first, std::uint64_t count) noexcept {
+    ours_.a = first;
+    ours_.b = count;
+  }
+
+  /// Tells every rank how many entries follow for it and hears the same from all; collective. Throws, on every rank alike, if
+  /// any rank is in error or ranks disagree. 48 bytes to each peer.
+  void open(std::span<std::size_t const> for_each_rank, std::span<std::size_t> from_each_rank) {
+    exchange_headers([&](std::size_t r) { return std::uint64_t{for_each_rank[r]}; });
+    for (std::size_t r = 0; r < in_.size(); ++r) from_each_rank[r] = static_cast<std::size_t>(in_[r].count);
+  }
+  /// The same where nothing follows whose size the peers do not know.
+  void open() {
+    exchange_headers([](std::size_t) { return std::uint64_t{0}; });
+  }
+  /// This rank is in error: tells all, and throws what they throw. Never returns.
+  [[noreturn]] void fail(errc code, std::uint64_t a = 0, std::uint64_t b = 0) {
+    ours_.code = code;
+    note(a, b);
+    open();
+    throw error{errc::mismatch, "a rank in error was not heard"};  // open() throws
+  }
+  /// All ranks' headers, after `open`.
+  [[nodiscard]] std::span<wire_header const> headers() const noexcept { return in_; }
+  /// Whether the error in flight is one that every rank throws alike, so that the plan can go on.
+  [[nodiscard]] bool settled() const noexcept { return settled_; }
+
+  /// Agrees on a new plan; collective. `mine` is this rank's header, `problem` its error message or empty. Throws, on every
+  /// rank alike, the first problem or the first difference.
+  void agree(wire_header mine, std::string const& problem) {
+    ours_ = mine;
+    std::ranges::fill(out_, ours_);
+    trade_headers();
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].what != wire_header::kind::construction) throw error{errc::mismatch, on_rank(r) + "runs a step where another rank makes a plan" + in_order, static_cast<int>(r)};
+    }
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].code != errc::none) throw error{in_[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
+    }
+    for (std::size_t r = 1; r < in_.size(); ++r) {
+      std::string const difference = different_plan(in_[0], in_[r]);
+      if (!difference.empty()) throw error{errc::mismatch, on_rank(r) + difference, static_cast<int>(r)};
+    }
+  }
+
+  // -- small messages between hosts; counted as control, apart from the entries -------------------------------------------
+
+  /// `all[r * mine.size() + i]` is mine[i] of rank r.
+  template <std::size_t N>
+  void share(std::array<std::uint64_t, N> const& mine, std::span<std::uint64_t> all) {
+    control([&] { collective::all_gather(transport_, host_, std::as_bytes(std::span{mine}), std::as_writable_bytes(all)); });
+  }
+  /// One number to each rank, one from each.
+  void trade(std::span<std::size_t const> to, std::span<std::size_t> from) {
+    control([&] { collective::all_to_all(transport_, host_, std::as_bytes(to), std::as_writable_bytes(from)); });
+  }
+  /// Elementwise sum over ranks, in place. `scratch` holds at least ceil(size / ranks).
+  template <class V>
+  void sum(std::span<V> values, std::span<V> scratch) {
+    collective::all_reduce(transport_, host_, values, combine::sum, scratch);
+  }
+  /// The same, counted as control.
+  template <class V>
+  void sum_control(std::span<V> values, std::span<V> scratch) {
+    control([&] { sum(values, scratch); });
+  }
+
+  // -- the backend's memory -------------------------------------------------------------------------------------------------
+
+  using ticket = typename counting<C>::ticket;
+
+  /// Posts a group of messages. The backend's queue is drained first unless the transport is ordered by its stream.
+  [[nodiscard]] ticket start(std::span<transfer<const_bytes_in<B>> const> sends, std::span<transfer<bytes_in<B>> const> receives) {
+    return collective::start(transport_, backend_, sends, receives);
+  }
+  void finish(ticket& group) { transport_.finish(group); }
+
+  void all_gather_v(const_bytes_in<B> mine, bytes_in<B> all, std::span<std::size_t const> sizes) {
+    collective::all_gather_v(transport_, backend_, mine, all, sizes);
+  }
+  template <class R>
+  void all_reduce(typename B::template span<R> values, typename B::template span<R> scratch) {
+    collective::all_reduce(transport_, backend_, values, combine::sum, scratch);
+  }
+  /// Whether `all_reduce` over values of R needs scratch of ceil(n / ranks) values.
+  template <class R>
+  static constexpr bool all_reduce_needs_scratch = !can_all_reduce<counting<C>, typename B::template span<R>>;
+
+  // -- counts of this step ----------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::uint64_t bytes_sent() const { return transport_.tally().bytes; }
+  [[nodiscard]] std::uint64_t messages_sent() const { return transport_.tally().messages; }
+  [[nodiscard]] std::uint64_t control_bytes_sent() const noexcept { return control_; }
+
+ private:
+  template <class F>
+  void control(F&& f) {
+    std::uint64_t const before = bytes_sent();
+    f();
+    control_ += bytes_sent() - before;
+  }
+
+  void trade_headers() {
+    control([&] {
+      collective::all_to_all(transport_, host_, std::as_bytes(std::span<wire_header const>{out_}),
+                             std::as_writable_bytes(std::span{in_}));
+    });
+  }
+
+  template <class CountFor>
+  void exchange_headers(CountFor count_for) {
+    for (std::size_t r = 0; r < out_.size(); ++r) {
+      out_[r] = ours_;
+      out_[r].count = count_for(r);
+    }
+    trade_headers();
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].what == wire_header::kind::step && in_[r].code != errc::none) settle(in_[r].code, describe_fault(in_[r]), r);
+    }
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].what != wire_header::kind::step) settle(errc::mismatch, std::string{"makes a plan where another rank runs a step"} + in_order, r);
+      if (in_[r].fingerprint != in_[0].fingerprint) settle(errc::mismatch, std::string{"runs another plan than rank 0"} + in_order, r);
+      if (in_[r].step != in_[0].step) settle(errc::mismatch, "is at step " + std::to_string(in_[r].step) + " of the plan where rank 0 is at step " + std::to_string(in_[0].step), r);
+    }
+  }
+
+  [[noreturn]] void settle(errc code, std::string const& what, std::size_t rank) {
+    settled_ = true;
+    throw error{code, on_rank(rank) + what, static_cast<int>(rank)};
+  }
+
+  [[nodiscard]] std::string describe_fault(wire_header const& h) const {
+    switch (h.code) {
+      case errc::nonfinite:
+        return "NaN or infinity in the gradient (or its sum with the residual overflowed) at " + layout_->where(static_cast<std::size_t>(h.a)) +
+               ", position " + std::to_string(h.a) + "; " + std::to_string(h.b) + " such values in all; pass topsum::on_nonfinite::drop to count them as zero";
+      case errc::wrong_size:
+        return "passed " + std::to_string(h.a) + " values where the layout's tensors add up to " + std::to_string(layout_->size());
+      case errc::broken_plan: return "its plan was left between two steps by an earlier fault; make a new plan on every rank";
+      default: return std::string{to_string(h.code)};
+    }
+  }
+
+  static constexpr char const* in_order = "; all ranks must make the same plans and calls in the same order";
+
+  static std::string on_rank(std::size_t r) { return "on rank " + std::to_string(r) + ": "; }
+
+  [[nodiscard]] static std::string different_plan(wire_header const& first, wire_header const& other) {
+    auto const both = [](std::string const& what, std::uint64_t there, std::uint64_t here) {
+      return what + " = " + std::to_string(there) + " where rank 0 has " + std::to_string(here);
+    };
+    if (first.count != other.count) return both("n", other.count, first.count);
+    if (first.a != other.a) return "another layout (names or extents of tensors) than rank 0";
+    if (first.fingerprint != other.fingerprint) return "another value or index type than rank 0";
+    if (first.step != other.step) return both("k (entries that may travel, from density or count)", other.step, first.step);
+    if (first.b != other.b) return "other stages or parameters than rank 0";
+    return {};
+  }
+
+  /// The problem of rank `root`, in its words, on every rank.
+  std::string tell(std::string const& problem, int root) {
+    std::array<char, 512> text{};
+    if (rank() == root) std::memcpy(text.data(), problem.data(), std::min(problem.size(), text.size() - 1));
+    collective::broadcast(transport_, host_, std::as_writable_bytes(std::span{text}), root);
+    return std::string{text.data()};
+  }
+
+  B backend_;
+  counting<C> transport_;
+  host host_;  // runs the loops of built verbs over small host data
+  wire_header ours_;
+  layout const* layout_ = nullptr;
+  std::vector<wire_header> out_;
+  std::vector<wire_header> in_;
+  std::uint64_t control_ = 0;
+  bool settled_ = false;
+};
+
+}  // namespace topsum
+
+#endif

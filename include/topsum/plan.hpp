@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// The plan: stages, transport and all memory, ready to run. Made by `plan_allreduce` (allreduce.hpp).
+#ifndef TOPSUM_PLAN_HPP
+#define TOPSUM_PLAN_HPP
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <topsum/concepts.hpp>
+#include <topsum/core/report.hpp>
+#include <topsum/error.hpp>
+#include <topsum/exchange/channel.hpp>
+#include <topsum/layout.hpp>
+
+namespace topsum {
+
+/// A step's result as entries: indices increase, values are reduced (the mean, say). Views the plan's memory, valid until the
+/// plan's next call. `size` entries are in use.
+template <class B, class R, class I>
+struct sparse_result {
+  typename B::template span<I const> indices;
+  typename B::template span<R const> values;
+  topsum::report report;
+
+  [[nodiscard]] std::size_t size() const noexcept { return indices.size(); }
+};
+
+namespace detail {
+
+/// What a plan of a sparse exchange owns.
+template <class B, class T, class I, class S, class E, class K, class X>
+struct sparse_memory {
+  using R = wide_t<T>;
+  sparse_memory(B& b, std::vector<piece> const& pieces, exchange_shape const& s, E const& residual_stage, K const& codec, X const& exchange)
+      : fault{b.template allocate<nonfinite_record>(1)},
+        residual{b, s.n, residual_stage},
+        selection_before{b, pieces},
+        selection_after{b, pieces},
+        selected{b, s.capacity},
+        exchange_before{s},
+        exchange_after{s},
+        workspace{b, codec, s, exchange},
+        marks{b, static_cast<std::size_t>(s.ranks)},
+        marked{b, 0} {
+    b.template reserve_selection<R, I>(pieces);
+  }
+  typename B::template buffer<nonfinite_record> fault;
+  typename E::template state<B, T> residual;
+  typename S::template state<B, R> selection_before, selection_after;
+  entries<B, R, I> selected;
+  typename X::template state<R> exchange_before, exchange_after;
+  typename X::template workspace<B, R, I, K> workspace;
+  entries<B, R, I> marks;   // NaN where on_nonfinite::propagate puts it
+  entries<B, R, I> marked;  // the result with those
+};
+
+/// What a plan of `dense` owns.
+template <class B, class T, class I, class E, class X, class Channel>
+struct dense_memory {
+  using R = wide_t<T>;
+  dense_memory(B& b, exchange_shape const& s, E const& residual_stage)
+      : fault{b.template allocate<nonfinite_record>(1)},
+        residual{b, s.n, residual_stage},
+        wide{b.template allocate<R>(std::is_same_v<R, T> ? 0 : s.n)},
+        workspace{b, s},
+        marks{b, static_cast<std::size_t>(s.ranks)} {}
+  typename B::template buffer<nonfinite_record> fault;
+  typename E::template state<B, T> residual;
+  typename B::template buffer<R> wide;
+  typename X::template workspace<Channel, R> workspace;
+  entries<B, R, I> marks;
+};
+
+}  // namespace detail
+
+/// A sparse allreduce, specialised at compile time for its stages. Movable. One thread at a time.
+///
+/// T value, C transport, B backend, I index, S selection policy, E residual store, K codec, X exchange, D reduction.
+template <class T, class C, class B, class I, class S, class E, class K, class X, class D>
+class plan {
+ public:
+  using value_type = T;
+  using wide_type = wide_t<T>;
+  using index_type = I;
+  using backend_type = B;
+  using gradient_span = typename B::template span<T const>;
+  using result_span = typename B::template span<T>;
+  /// Whether the result exists as entries, so that `sparse` can be called.
+  static constexpr bool is_sparse = X::kind != exchange_kind::dense;
+
+  /// Use `plan_allreduce`, which names the slots.
+  plan(C comm, layout shapes, B on, S selection, E residual, K codec, X exchange, D reduction, on_nonfinite nonfinite)
+      : layout_{std::move(shapes)},
+        selection_{std::move(selection)},
+        residual_{std::move(residual)},
+        codec_{std::move(codec)},
+        exchange_{std::move(exchange)},
+        reduction_{std::move(reduction)},
+        nonfinite_{nonfinite},
+        channel_{std::move(on), std::move(comm)} {
+    wire_header mine{wire_header::kind::construction, errc::none, (std::uint64_t{value_traits<T>::code} << 32) | sizeof(I), 0, layout_.size(), layout_.hash(), 0};
+    description const all = describe_stages();
+    mine.b = all.hash();
+    std::string problem;
+    try {
+      prepare();
+      mine.step = shape_.capacity;
+    } catch (error const& e) {
+      mine.code = e.code();
+      problem = std::string{e.what()}.substr(std::string_view{"topsum: "}.size());
+    } catch (std::bad_alloc const&) {
+      mine.code = errc::out_of_memory;
+      problem = "a plan over " + std::to_string(layout_.size()) + " values could not allocate its memory";
+    }
+    channel_.agree(mine, problem);
+    fingerprint_ = all.hash() ^ layout_.hash() ^ mine.fingerprint;
+  }
+
+  /// One step, in place: on return `gradient` holds the reduced result, dense, the same on every rank.
+  ///
+  /// Collective. `gradient` has the layout's size and lies in the backend's memory. Allocates nothing. Work: one pass over n
+  /// values to accumulate and select, one to write the result, O(k) else; messages and bytes: see the exchange.
+  /// Throws topsum::error: on every rank alike errc::wrong_size, errc::nonfinite, errc::mismatch (steps or plans differ) - the
+  /// plan goes on with the next call, finite gradients are kept in the residual, or with `.rollback` nothing happened -; on
+  /// this rank errc::transport, errc::timeout, errc::corrupt_message, after which the plan answers errc::broken_plan.
+  report operator()(result_span gradient) { return (*this)(gradient_span{gradient}, gradient); }
+
+  /// The same, not in place: reads `gradient`, writes `result`, both of the layout's size.
+  report operator()(gradient_span gradient, result_span result) {
+    auto const write = [&](memory_type& memory, auto const& reduced) {
+      B& b = channel_.backend();
+      if constexpr (is_sparse) {
+        b.fill(result, T{0});
+        b.assign(reduced, result);
+      }
+      if (mark(memory)) b.assign(memory.marks.view(), result);
+      return reduced;
+    };
+    return run(gradient, result.size(), result, write);
+  }
+
+  /// The same without touching n values of a result: entries that an optimizer can apply one by one.
+  [[nodiscard]] sparse_result<B, wide_type, I> sparse(gradient_span gradient) {
+    static_assert(is_sparse, "topsum: the result of the dense exchange is dense: call the plan itself, or choose a sparse exchange");
+    entries_view<B, wide_type, I> list;
+    auto const take = [&](memory_type& memory, auto const& reduced) {
+      list = reduced;
+      if (mark(memory)) {
+        entries_view<B, wide_type, I> const both[] = {reduced, memory.marks.view()};
+        list = memory.marked.view();
+        channel_.backend().merge_sum(std::span<entries_view<B, wide_type, I> const>{both}, list);
+      }
+      return list;
+    };
+    report const done = run(gradient, layout_.size(), result_span{}, take);
+    return {list.indices.subspan(0, done.result), list.values.subspan(0, done.result), done};
+  }
+
+  /// Completed calls.
+  [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
+  [[nodiscard]] layout const& shapes() const noexcept { return layout_; }
+  /// k: entries that may travel from this rank in one step.
+  [[nodiscard]] std::size_t capacity() const noexcept { return shape_.capacity; }
+  /// Bytes that the plan allocated in the backend's memory.
+  [[nodiscard]] std::size_t memory_bytes() { return channel_.backend().allocated_bytes(); }
+  /// What has not been applied so far: n values in the backend's memory, none without a residual.
+  [[nodiscard]] auto residual() {
+    static_assert(E::keeps, "topsum: this plan keeps no residual; pass topsum::error_feedback{}");
+    return typename B::template span<wide_type const>{memory_->residual.current()};
+  }
+  [[nodiscard]] B& backend() noexcept { return channel_.backend(); }
+  /// The stages and their parameters, in one line.
+  [[nodiscard]] std::string describe() const { return describe_stages().text(); }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  using channel_type = channel<B, C>;
+  using memory_type = typename std::conditional_t<is_sparse, std::type_identity<detail::sparse_memory<B, T, I, S, E, K, X>>,
+                                                  std::type_identity<detail::dense_memory<B, T, I, E, X, channel_type>>>::type;
+
+  [[nodiscard]] description describe_stages() const {
+    description d;
+    topsum::describe(d, selection_);
+    topsum::describe(d, residual_);
+    topsum::describe(d, codec_);
+    topsum::describe(d, exchange_);
+    topsum::describe(d, reduction_);
+    d.mix(static_cast<std::uint64_t>(nonfinite_));
+    return d;
+  }
+
+  void prepare() {
+    layout_.validate();
+    selection_.validate();
+    residual_.validate();
+    codec_.validate();
+    exchange_.validate();
+    reduction_.validate();
+    std::size_t const n = layout_.size();
+    if (n > std::numeric_limits<I>::max()) {
+      throw error{errc::bad_argument, "n = " + std::to_string(n) + " does not fit 32-bit indices; pass topsum::index<std::uint64_t>{} to plan_allreduce"};
+    }
+    pieces_ = selection_.pieces(layout_);
+    check_pieces();
+    shape_ = {n, total_capacity(pieces_), channel_.rank(), channel_.ranks()};
+    if constexpr (is_sparse) {
+      memory_.emplace(channel_.backend(), pieces_, shape_, residual_, codec_, exchange_);
+      if (nonfinite_ == on_nonfinite::propagate) {
+        memory_->marked = entries<B, wide_type, I>{channel_.backend(), memory_->workspace.result.capacity() + static_cast<std::size_t>(shape_.ranks)};
+      }
+    } else {
+      memory_.emplace(channel_.backend(), shape_, residual_);
+    }
+  }
+
+  void check_pieces() const {
+    std::size_t end = 0;
+    for (piece const& p : pieces_) {
+      if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || p.count > p.size || p.capacity > p.size) {
+        throw error{errc::bad_argument, std::string{S::name} + ": its pieces overlap, leave the layout, or may send more entries than they have values"};
+      }
+      end = p.begin + p.size;
+    }
+  }
+
+  /// One step. `finish(memory, reduced)` takes the result and returns its entries; a dense exchange works in `dense`.
+  template <class Finish>
+  report run(gradient_span gradient, std::size_t result_size, result_span dense, Finish const& finish) {
+    channel_.begin(fingerprint_, step_, layout_);
+    if (broken_) channel_.fail(errc::broken_plan);
+    if (gradient.size() != layout_.size()) channel_.fail(errc::wrong_size, gradient.size());
+    if (result_size != layout_.size()) channel_.fail(errc::wrong_size, result_size);
+    try {
+      report const done = attempt(gradient, dense, finish);
+      residual_.commit(memory_->residual);
+      ++step_;
+      return done;
+    } catch (...) {
+      broken_ = !channel_.settled();
+      throw;
+    }
+  }
+
+  template <class Finish>
+  report attempt(gradient_span gradient, result_span dense, Finish const& finish) {
+    B& b = channel_.backend();
+    auto& memory = *memory_;
+    report r;
+    r.step = step_;
+    r.n = shape_.n;
+    auto const t0 = clock::now();
+
+    b.fill(memory.fault.view(), nonfinite_record{});
+    auto const from = residual_.template accumulate<B, T>(b, gradient, memory.residual, memory.fault.view());
+    auto const work = working_values(dense);
+    if constexpr (is_sparse) {
+      selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after, memory.selected.view());
+      r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
+    } else {
+      b.accumulate(from, work);
+      r.selected = shape_.n;
+    }
+    nonfinite_record const bad = b.read(memory.fault.view());
+    r.nonfinite = static_cast<std::size_t>(bad.count);
+    if (bad.count != 0) {
+      if (nonfinite_ == on_nonfinite::error) channel_.fail(errc::nonfinite, bad.first, bad.count);
+      channel_.note(bad.first, bad.count);
+    }
+    auto const t1 = clock::now();
+
+    if constexpr (is_sparse) {
+      auto const outcome = exchange_.run(channel_, codec_, memory.selected.view(), r.selected, std::as_const(memory.exchange_before), memory.exchange_after, memory.workspace);
+      r.sent = outcome.sent;
+      b.wait();
+      auto const t2 = clock::now();
+      r.exchange_seconds = seconds(t1, t2);
+      residual_.keep(b, memory.residual, outcome.applied);
+      if (double const d = reduction_.divisor(shape_.ranks); d != 1) b.divide(outcome.result, static_cast<wide_type>(d));
+      r.result = b.read(finish(memory, outcome.result).count);
+      std::swap(memory.selection_before, memory.selection_after);
+      std::swap(memory.exchange_before, memory.exchange_after);
+      r.apply_seconds = seconds(t2, clock::now());
+    } else {
+      exchange_.run(channel_, work, memory.workspace);
+      r.sent = r.result = shape_.n;
+      b.wait();
+      auto const t2 = clock::now();
+      r.exchange_seconds = seconds(t1, t2);
+      residual_.keep_nothing(b, memory.residual);
+      auto const divisor = static_cast<wide_type>(reduction_.divisor(shape_.ranks));
+      b.for_each(shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); }, dense, work);
+      finish(memory, 0);
+      b.wait();
+      r.apply_seconds = seconds(t2, clock::now());
+    }
+    r.select_seconds = seconds(t0, t1);
+    r.bytes = channel_.bytes_sent();
+    r.messages = channel_.messages_sent();
+    r.control_bytes = channel_.control_bytes_sent();
+    r.dense_bytes = 2 * (static_cast<std::uint64_t>(shape_.n) * sizeof(T) / static_cast<unsigned>(shape_.ranks)) * static_cast<unsigned>(shape_.ranks - 1);
+    return r;
+  }
+
+  /// Where a dense exchange sums: the result itself, or wide values beside it.
+  auto working_values(result_span dense) {
+    if constexpr (is_sparse) {
+      return 0;
+    } else if constexpr (std::is_same_v<T, wide_type>) {
+      return dense;
+    } else {
+      return memory_->wide.view();
+    }
+  }
+
+  /// Under on_nonfinite::propagate: lists NaN at every rank's first non-finite position; false if there is none.
+  bool mark(memory_type& memory) {
+    if (nonfinite_ != on_nonfinite::propagate) return false;
+    std::vector<I> where;
+    for (wire_header const& h : channel_.headers()) {
+      if (h.b != 0) where.push_back(static_cast<I>(h.a));
+    }
+    if (where.empty()) return false;
+    std::ranges::sort(where);
+    where.erase(std::ranges::unique(where).begin(), where.end());
+    std::vector<wide_type> const nans(where.size(), std::numeric_limits<wide_type>::quiet_NaN());
+    B& b = channel_.backend();
+    auto const list = memory.marks.view();
+    b.write(std::span<I const>{where}, list.indices.subspan(0, where.size()));
+    b.write(std::span<wide_type const>{nans}, list.values.subspan(0, where.size()));
+    b.fill(list.count, where.size());
+    return true;
+  }
+
+  static double seconds(clock::time_point from, clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+
+  layout layout_;
+  S selection_;
+  E residual_;
+  K codec_;
+  X exchange_;
+  D reduction_;
+  on_nonfinite nonfinite_;
+  channel_type channel_;
+  std::vector<piece> pieces_;
+  exchange_shape shape_;
+  std::optional<memory_type> memory_;
+  std::uint64_t fingerprint_ = 0;
+  std::uint64_t step_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace topsum
+
+#endif

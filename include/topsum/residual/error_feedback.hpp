@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// Residual: what did not travel is added to the next gradient.
+#ifndef TOPSUM_RESIDUAL_ERROR_FEEDBACK_HPP
+#define TOPSUM_RESIDUAL_ERROR_FEEDBACK_HPP
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <topsum/core/entries.hpp>
+#include <topsum/core/source.hpp>
+#include <topsum/core/stage.hpp>
+#include <topsum/core/value.hpp>
+#include <topsum/error.hpp>
+
+namespace topsum {
+
+/// Residual: accumulator = decay * residual + gradient; afterwards the residual is the accumulator less what was applied.
+///
+/// Kept in `wide_t<T>`, one value a parameter, in place: a step that fails leaves its finite gradients there, so that nothing
+/// is lost. With `.rollback` a second buffer takes the new residual and a failed step leaves no trace (twice the memory).
+/// Sources: Seide et al., Interspeech'14; Karimireddy et al., ICML'19. Which entries count as applied, the exchange says.
+struct error_feedback {
+  using stage_tag = residual_tag;
+  static constexpr std::string_view name = "error_feedback";
+  static constexpr bool keeps = true;
+
+  double decay = 1;       ///< factor on the old residual, in [0, 1]
+  bool rollback = false;  ///< whether a failed step leaves the residual as it was
+
+  /// The residual of one rank: `n` values, twice with rollback.
+  template <class B, class T>
+  class state {
+   public:
+    state(B& backend, std::size_t n, error_feedback const& stage)
+        : current_{backend.template allocate<wide_t<T>>(n)},
+          next_{backend.template allocate<wide_t<T>>(stage.rollback ? n : 0)},
+          rolls_back_{stage.rollback} {
+      backend.fill(current_.view(), wide_t<T>{0});
+    }
+    /// The residual after the last completed step.
+    [[nodiscard]] auto current() { return current_.view(); }
+    /// Where this step's residual comes into being.
+    [[nodiscard]] auto next() { return rolls_back_ ? next_.view() : current_.view(); }
+    void commit() noexcept {
+      if (rolls_back_) std::swap(current_, next_);
+    }
+
+   private:
+    typename B::template buffer<wide_t<T>> current_;
+    typename B::template buffer<wide_t<T>> next_;
+    bool rolls_back_;
+  };
+
+  void validate() const {
+    if (!(decay >= 0.0 && decay <= 1.0)) throw error{errc::bad_argument, "error_feedback: .decay = " + std::to_string(decay) + " is outside [0, 1]"};
+  }
+
+  template <class B, class T>
+  [[nodiscard]] source<B, T, decayed_residual_sum<T>> accumulate(B&, typename B::template span<T const> gradient,
+                                                                 state<B, T>& memory,
+                                                                 typename B::template span<nonfinite_record> fault) const {
+    return {gradient, {memory.current()}, {memory.next()}, {static_cast<wide_t<T>>(decay)}, fault};
+  }
+  /// The entries of `applied` left with these values.
+  template <class B, class T, class R, class I>
+  void keep(B& backend, state<B, T>& memory, entries_view<B, R, I> applied) const {
+    backend.subtract(applied, memory.next());
+  }
+  template <class B, class T>
+  void keep_nothing(B& backend, state<B, T>& memory) const {
+    backend.fill(memory.next(), wide_t<T>{0});
+  }
+  template <class B, class T>
+  void commit(state<B, T>& memory) const noexcept {
+    memory.commit();
+  }
+
+  void describe(description& out) const {
+    out.open(name);
+    out("decay", decay);
+    out("rollback", rollback);
+    out.close();
+  }
+};
+
+}  // namespace topsum
+
+#endif

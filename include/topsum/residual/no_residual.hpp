@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// Residual: none.
+#ifndef TOPSUM_RESIDUAL_NO_RESIDUAL_HPP
+#define TOPSUM_RESIDUAL_NO_RESIDUAL_HPP
+
+#include <cstddef>
+#include <string_view>
+
+#include <topsum/core/entries.hpp>
+#include <topsum/core/source.hpp>
+#include <topsum/core/stage.hpp>
+
+namespace topsum {
+
+/// Residual: what did not travel is forgotten. The default under `dense`, where everything travels; elsewhere training
+/// usually needs `error_feedback`. Takes no memory.
+struct no_residual {
+  using stage_tag = residual_tag;
+  static constexpr std::string_view name = "no_residual";
+  static constexpr bool keeps = false;
+
+  template <class B, class T>
+  struct state {
+    state(B&, std::size_t, no_residual const&) {}
+  };
+
+  void validate() const noexcept {}
+
+  template <class B, class T>
+  [[nodiscard]] source<B, T, plain_gradient<T>> accumulate(B&, typename B::template span<T const> gradient, state<B, T>&,
+                                                           typename B::template span<nonfinite_record> fault) const {
+    return {gradient, {}, {}, {}, fault};
+  }
+  template <class B, class T, class R, class I>
+  void keep(B&, state<B, T>&, entries_view<B, R, I>) const noexcept {}
+  template <class B, class T>
+  void keep_nothing(B&, state<B, T>&) const noexcept {}
+  template <class B, class T>
+  void commit(state<B, T>&) const noexcept {}
+};
+
+}  // namespace topsum
+
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSL-1.0
+/// \file
+/// Everything but the headers that need a package: MPI is in `topsum/transport/mpi.hpp`.
+#ifndef TOPSUM_TOPSUM_HPP
+#define TOPSUM_TOPSUM_HPP
+
+#include <topsum/allreduce.hpp>
+#include <topsum/backend/host.hpp>
+#include <topsum/codec/raw.hpp>
+#include <topsum/concepts.hpp>
+#include <topsum/error.hpp>
+#include <topsum/exchange/dense.hpp>
+#include <topsum/exchange/gather_all.hpp>
+#include <topsum/exchange/ok_topk.hpp>
+#include <topsum/layout.hpp>
+#include <topsum/plan.hpp>
+#include <topsum/reduction/mean.hpp>
+#include <topsum/reduction/sum.hpp>
+#include <topsum/residual/error_feedback.hpp>
+#include <topsum/residual/no_residual.hpp>
+#include <topsum/select/global.hpp>
+#include <topsum/select/layer_wise.hpp>
+#include <topsum/select/reused_threshold.hpp>
+#include <topsum/select/top_k.hpp>
+#include <topsum/transport/counting.hpp>
+#include <topsum/transport/local.hpp>
+#include <topsum/version.hpp>
+
+#endif
