@@ -157,7 +157,7 @@ class host {
       kth[index] = R{0};
       if (k == 0) return false;
       auto list = candidates<R, I>(p);
-      auto const bits = detail::top_k_of_piece(set_, from, p, k, list, scratch_.fixed(), out.indices.data() + used, out.values.data() + used);
+      auto const bits = detail::top_k_of_piece(from, p, k, list, scratch_.fixed(), out.indices.data() + used, out.values.data() + used);
       kth[index] = from_magnitude<R>(bits);
       used += k;
       return true;
@@ -246,8 +246,9 @@ class host {
     std::size_t const kept = std::min(k, from.size);
     assert(kept <= out.capacity());
     if (kept != 0) {
-      auto const cut = kept == from.size ? detail::magnitude_cut<R>{0, kept} : detail::find_cut(from.values, from.size, kept, scratch_.fixed().radix);
-      detail::compact(from.indices, from.values, from.size, cut, out.indices.data(), out.values.data(), kept);
+      detail::extract(detail::resolved(wanted_),
+                      detail::extraction<R, I>{from.indices, from.values, from.size, out.indices.data(), out.values.data()}, kept,
+                      scratch_.fixed().radix);
     }
     out.count[0] = kept;
   }
@@ -262,7 +263,7 @@ class host {
   template <class R, class I>
   void keep_at_least(entries_view<host, R, I> const& list, bits_t<R> t, std::size_t ties, entries_view<host, R, I> const& out) {
     auto const from = in_use(list);
-    out.count[0] = detail::compact(from.indices, from.values, from.size, detail::magnitude_cut<R>{t, ties}, out.indices.data(),
+    out.count[0] = detail::compact<detail::portable_ops>(from.indices, from.values, from.size, detail::magnitude_cut<R>{t, ties}, out.indices.data(),
                                    out.values.data(), out.capacity());
   }
 
@@ -360,7 +361,7 @@ class host {
     std::size_t const size = room + detail::candidate_list<R, I>::overhang;
     scratch_.reserve_fixed();
     scratch_.reserve_candidates(size * sizeof(I), size * sizeof(R));
-    return {scratch_.template indices<I>(), scratch_.template values<R>(), room, 0, 0, &scratch_.fixed().radix};
+    return {scratch_.template indices<I>(), scratch_.template values<R>(), room, 0, 0, &scratch_.fixed().radix, set_};
   }
 
   /// Appends what a piece may keep of its candidates to `out`; returns how many.

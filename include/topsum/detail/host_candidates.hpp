@@ -34,6 +34,7 @@ struct candidate_list {
   std::size_t keep;              ///< what a cut leaves
   bits_t<R> threshold;           ///< magnitudes below do not enter
   radix_scratch* scratch;
+  instruction_set set;
   std::size_t used = 0;
   bool was_cut = false;
 
@@ -45,9 +46,9 @@ struct candidate_list {
       threshold = nonfinite_magnitude<R>;
       return;
     }
-    magnitude_cut<R> const at = find_cut(values, used, keep, *scratch);
-    used = compact(indices, values, used, at, indices, values, keep);
-    threshold = static_cast<bits_t<R>>(at.bits + 1);
+    bits_t<R> const last = extract(keep, indices, values);
+    used = keep;
+    threshold = static_cast<bits_t<R>>(last + 1);
   }
 
   /// Appends the elements of a block named by `mask` whose magnitude is not below the threshold.
@@ -58,11 +59,9 @@ struct candidate_list {
     used += Ops::append(block, mask, first, indices + used, values + used);
   }
 
-  /// Writes the `k` first by magnitude to a list, in the order of their indices; returns the cut. 0 < k <= used.
-  magnitude_cut<R> extract(std::size_t k, I* to_indices, R* to_values) noexcept {
-    magnitude_cut<R> const at = find_cut(values, used, k, *scratch);
-    compact(indices, values, used, at, to_indices, to_values, k);
-    return at;
+  /// Writes the `k` first by magnitude to a list, in the order of their indices; returns the last one's magnitude. 0 < k <= used.
+  bits_t<R> extract(std::size_t k, I* to_indices, R* to_values) noexcept {
+    return detail::extract(set, extraction<R, I>{indices, values, used, to_indices, to_values}, k, *scratch);
   }
 };
 

@@ -113,6 +113,13 @@ struct portable_ops {
     }
     return n;
   }
+
+  /// Copies the entries above `bits`, and of those equal to it the first `ties`, while at least 16 more fit into `room`.
+  /// Advances `used`, lowers `ties`, and returns how many entries it has dealt with: none here.
+  template <class R, class I>
+  static std::size_t compact(I const*, R const*, std::size_t, bits_t<R>, std::size_t&, I*, R*, std::size_t&, std::size_t) noexcept {
+    return 0;
+  }
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -172,7 +179,40 @@ struct avx512_ops : portable_ops {
     }
   }
 
+  template <class R, class I>
+  static std::size_t compact(I const* indices, R const* values, std::size_t n, bits_t<R> bits, std::size_t& ties, I* to_indices,
+                             R* to_values, std::size_t& used, std::size_t room) noexcept {
+    if constexpr (sizeof(R) == 4 && sizeof(I) == 4) {
+      return compact_lanes(indices, values, n, bits, ties, to_indices, to_values, used, room);
+    } else {
+      return 0;
+    }
+  }
+
  private:
+  [[gnu::target("avx512f,popcnt")]] static std::size_t compact_lanes(std::uint32_t const* indices, float const* values, std::size_t n,
+                                                                     std::uint32_t bits, std::size_t& ties, std::uint32_t* to_indices,
+                                                                     float* to_values, std::size_t& used, std::size_t room) noexcept {
+    __m512i const strip = _mm512_set1_epi32(0x7fffffff);
+    __m512i const edge = _mm512_set1_epi32(static_cast<int>(bits));
+    std::size_t out = used;
+    std::size_t at = 0;
+    for (; at + 16 <= n && out + 16 <= room; at += 16) {
+      __m512 const x = _mm512_loadu_ps(values + at);
+      __m512i const m = _mm512_and_si512(_mm512_castps_si512(x), strip);
+      unsigned keep = _mm512_cmpgt_epi32_mask(m, edge);
+      unsigned equal = _mm512_cmpeq_epi32_mask(m, edge);
+      for (; equal != 0 && ties != 0; equal &= equal - 1, --ties) keep |= equal & (0U - equal);
+      auto const lanes = static_cast<__mmask16>(keep);
+      __m512i const i = _mm512_loadu_si512(indices + at);
+      _mm512_storeu_si512(to_indices + out, _mm512_maskz_compress_epi32(lanes, i));
+      _mm512_storeu_ps(to_values + out, _mm512_maskz_compress_ps(lanes, x));
+      out += static_cast<std::size_t>(__builtin_popcount(keep));
+    }
+    used = out;
+    return at;
+  }
+
   [[gnu::target("avx512f,popcnt")]] static std::size_t compress(float const* block, std::uint64_t mask, std::size_t first,
                                                                 std::uint32_t* indices, float* values) noexcept {
     std::size_t n = 0;

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <type_traits>
 
 #include <topsum/core/piece.hpp>
@@ -46,10 +45,21 @@ template <class B, class T, class Formula>
   scratch.histogram.fill(0);
   Formula const formula = from.formula;
   std::size_t const stride = size / lines;  // at least 2 * line
-  std::uint64_t random = 0x9e3779b97f4a7c15ULL;
+  auto const place = [&](std::size_t l) {  // a line at a jittered stride
+    std::uint64_t const random = (l + 1) * 0x9e3779b97f4a7c15ULL;
+    return begin + l * stride + static_cast<std::size_t>((random ^ random >> 29) % (stride - line + 1));
+  };
   for (std::size_t l = 0; l < lines; ++l) {
-    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
-    std::size_t const first = begin + l * stride + static_cast<std::size_t>((random >> 33) % (stride - line + 1));
+    std::size_t const first = place(l);
+#if defined(__GNUC__)
+    std::size_t const later = place(std::min(l + 24, lines - 1));
+    __builtin_prefetch(from.gradient.data() + later);
+    __builtin_prefetch(from.gradient.data() + later + line - 1);
+    for (std::size_t j = 0; j < Formula::states; ++j) {
+      __builtin_prefetch(from.states_in[j].data() + later);
+      __builtin_prefetch(from.states_in[j].data() + later + line - 1);
+    }
+#endif
     for (std::size_t i = first; i < first + line; ++i) {
       std::array<R, Formula::states> state;
       for (std::size_t j = 0; j < Formula::states; ++j) state[j] = from.states_in[j][i];
@@ -128,67 +138,106 @@ struct row_sink {
 
   R* row;
   std::size_t begin;
-  alignas(64) std::array<bits_t<R>, groups> most{};
+  alignas(64) std::array<R, groups> most{};
 
   void nonfinite(std::size_t, std::uint64_t) noexcept {}
   template <class Ops>
   [[gnu::always_inline]] void take(R const* values, std::size_t first, std::size_t, bits_t<R>) noexcept {
     using signed_bits = std::make_signed_t<bits_t<R>>;
     std::size_t const at = first - begin;
-    bits_t<R>* const group = most.data() + (at / block % 2) * block;
+    R* const group = most.data() + (at / block % 2) * block;
     for (std::size_t i = 0; i < block; ++i) {
       auto const m = static_cast<signed_bits>(magnitude(values[i]));
-      auto const old = static_cast<signed_bits>(group[i]);
-      group[i] = static_cast<bits_t<R>>(m > old ? m : old);
+      auto const old = std::bit_cast<signed_bits>(group[i]);
+      group[i] = std::bit_cast<R>(m > old ? m : old);
     }
     std::memcpy(row + at, values, block * sizeof(R));
   }
 };
 
-/// Appends a row's elements to the list, block by block.
-template <class Ops, class R, class I>
-[[gnu::always_inline]] inline void scan_row(R const* row, std::size_t size, std::size_t begin, candidate_list<R, I>& list) noexcept {
-  constexpr std::size_t block = block_size<R>;
-  for (std::size_t at = 0; at < size; at += block) {
-    list.template append<Ops>(row + at, begin + at, low_bits(std::min(block, size - at)));
+/// A bound from below of the k-th magnitude of a short piece: at least k groups reach it.
+template <class Ops, class R>
+[[gnu::always_inline]] inline bits_t<R> row_bound(R const* most, std::size_t groups, std::size_t k) noexcept {
+  magnitude_range<R> range = range_of(most, groups);
+  while (range.low < range.high) {
+    auto const middle = static_cast<bits_t<R>>(range.high - (range.high - range.low) / 2);
+    std::size_t const count = count_reaching<Ops>(most, groups, middle);
+    if (count < k) {
+      range.high = static_cast<bits_t<R>>(middle - 1);
+    } else {
+      range.low = middle;
+      if (count <= k + k / 8) break;
+    }
   }
+  return range.low;
 }
 
-/// A bound from below of the k-th magnitude of a short piece.
-template <class R>
-[[nodiscard]] bits_t<R> row_bound(row_sink<R>& sink, std::size_t size, std::size_t k, selection_scratch& scratch) noexcept {
-  std::size_t const groups = size >= row_sink<R>::groups ? row_sink<R>::groups : 0;
-  if (2 * k > groups) return 0;
-  bits_t<R>* const keys = scratch.radix.keys_of<bits_t<R>>();
-  std::copy(sink.most.begin(), sink.most.end(), keys);
-  std::nth_element(keys, keys + (k - 1), keys + groups, std::greater<>{});
-  return keys[k - 1];
+/// A short piece: evaluates it into the first-level cache, bounds its k-th magnitude, and selects.
+template <class Ops, class B, class T, class Formula, class I>
+[[gnu::always_inline]] inline bits_t<wide_t<T>> row_body(source<B, T, Formula> const& from, piece const& p, std::size_t k,
+                                                         candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
+                                                         wide_t<T>* values) {
+  using R = wide_t<T>;
+  constexpr std::size_t block = block_size<R>;
+  row_sink<R> sink{scratch.row_of<R>(), p.begin};
+  pass_body<Ops>(from, p.begin, p.begin + p.size, sink);
+  list.threshold = 2 * k <= sink.groups && p.size >= sink.groups ? row_bound<Ops>(sink.most.data(), sink.groups, k) : 0;
+  for (std::size_t at = 0; at < p.size; at += block) {
+    list.template append<Ops>(sink.row + at, p.begin + at, low_bits(std::min(block, p.size - at)));
+  }
+  return extract_body<Ops>(extraction<R, I>{list.indices, list.values, list.used, indices, values}, k, scratch.radix);
+}
+
+template <class B, class T, class Formula, class I>
+bits_t<wide_t<T>> row_portable(source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
+                               selection_scratch& scratch, I* indices, wide_t<T>* values) {
+  return row_body<portable_ops>(from, p, k, list, scratch, indices, values);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class B, class T, class Formula, class I>
+[[gnu::target("avx2,bmi,popcnt")]] bits_t<wide_t<T>> row_avx2(source<B, T, Formula> const& from, piece const& p, std::size_t k,
+                                                              candidate_list<wide_t<T>, I>& list, selection_scratch& scratch,
+                                                              I* indices, wide_t<T>* values) {
+  return row_body<avx2_ops>(from, p, k, list, scratch, indices, values);
+}
+
+template <class B, class T, class Formula, class I>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] bits_t<wide_t<T>> row_avx512(
+    source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list, selection_scratch& scratch,
+    I* indices, wide_t<T>* values) {
+  return row_body<avx512_ops>(from, p, k, list, scratch, indices, values);
+}
+#endif
+
+/// `row_body` in the instructions of `set`.
+template <class B, class T, class Formula, class I>
+bits_t<wide_t<T>> top_k_of_row(instruction_set set, source<B, T, Formula> const& from, piece const& p, std::size_t k,
+                               candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices, wide_t<T>* values) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (set == instruction_set::avx512) return row_avx512(from, p, k, list, scratch, indices, values);
+  if (set == instruction_set::avx2) return row_avx2(from, p, k, list, scratch, indices, values);
+#endif
+  static_cast<void>(set);
+  return row_portable(from, p, k, list, scratch, indices, values);
 }
 
 /// Selects the k largest of a piece, 0 < k <= its size, to the front of a list. Returns the k-th magnitude.
 template <class B, class T, class Formula, class I>
-bits_t<wide_t<T>> top_k_of_piece(instruction_set set, source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                                 candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
-                                 wide_t<T>* values) {
-  using R = wide_t<T>;
+bits_t<wide_t<T>> top_k_of_piece(source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
+                                 selection_scratch& scratch, I* indices, wide_t<T>* values) {
   std::size_t const end = p.begin + p.size;
   list.used = 0;
   list.keep = k;
   list.threshold = 0;
   list.was_cut = false;
-  if (p.size <= selection_scratch::row) {
-    row_sink<R> row{scratch.row_of<R>(), p.begin};
-    run_pass(set, from, p.begin, end, row);
-    list.threshold = row_bound(row, p.size, k, scratch);
-    scan_row<portable_ops>(row.row, p.size, p.begin, list);
-  } else {
-    top_k_sink<B, T, Formula, I> sink{from, list, scratch, p.begin};
-    list.threshold = guess_threshold(from, p.begin, p.size, k, scratch);
-    sink.complete = list.threshold == 0;
-    run_pass(set, from, p.begin, end, sink);
-    if (list.used < k) sink.look_back(end);
-  }
-  return list.extract(k, indices, values).bits;
+  if (p.size <= selection_scratch::row) return top_k_of_row(list.set, from, p, k, list, scratch, indices, values);
+  top_k_sink<B, T, Formula, I> sink{from, list, scratch, p.begin};
+  list.threshold = guess_threshold(from, p.begin, p.size, k, scratch);
+  sink.complete = list.threshold == 0;
+  run_pass(list.set, from, p.begin, end, sink);
+  if (list.used < k) sink.look_back(end);
+  return list.extract(k, indices, values);
 }
 
 }  // namespace topsum::detail
