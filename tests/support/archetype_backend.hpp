@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSL-1.0
+// The least backend that satisfies the concept: memory that the host cannot touch, and verbs that run when somebody waits.
+#ifndef TOPSUM_TESTS_SUPPORT_ARCHETYPE_BACKEND_HPP
+#define TOPSUM_TESTS_SUPPORT_ARCHETYPE_BACKEND_HPP
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <topsum/backend/host.hpp>
+#include <topsum/concepts.hpp>
+
+namespace test {
+
+class archetype_backend;
+template <class T>
+class archetype_buffer;
+
+// A view of memory of the archetype: no data(), no [], no iterators, no conversion to std::span.
+template <class T>
+class archetype_span {
+ public:
+  archetype_span() = default;
+  template <class U>
+    requires(std::is_same_v<U const, T> && !std::is_same_v<U, T>)
+  archetype_span(archetype_span<U> from) noexcept : inside_{from.inside_} {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return inside_.size(); }
+  [[nodiscard]] archetype_span subspan(std::size_t first, std::size_t count) const {
+    return archetype_span{inside_.subspan(first, count)};
+  }
+
+ private:
+  template <class>
+  friend class archetype_span;
+  template <class>
+  friend class archetype_buffer;
+  template <class>
+  friend struct topsum::memory_access;
+  friend class archetype_backend;
+
+  explicit archetype_span(std::span<T> inside) noexcept : inside_{inside} {}
+  std::span<T> inside_;
+};
+
+// Verbs that have been called and not run yet.
+class verb_queue {
+ public:
+  void push(std::function<void()> verb) { verbs_.push_back(std::move(verb)); }
+  void drain() {
+    while (!verbs_.empty()) {
+      auto const verb = std::move(verbs_.front());
+      verbs_.pop_front();
+      verb();
+    }
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return verbs_.size(); }
+
+ private:
+  std::deque<std::function<void()>> verbs_;
+};
+
+// Owned memory of the archetype. Giving it back waits for the verbs that may use it.
+template <class T>
+class archetype_buffer {
+ public:
+  archetype_buffer() = default;
+  archetype_buffer(archetype_buffer&&) noexcept = default;
+  archetype_buffer& operator=(archetype_buffer&& other) noexcept {
+    if (queue_) queue_->drain();
+    memory_ = std::move(other.memory_);
+    queue_ = std::move(other.queue_);
+    return *this;
+  }
+  ~archetype_buffer() {
+    if (queue_) queue_->drain();
+  }
+
+  [[nodiscard]] archetype_span<T> view() noexcept { return archetype_span<T>{memory_.view()}; }
+  [[nodiscard]] archetype_span<T const> view() const noexcept { return archetype_span<T const>{memory_.view()}; }
+  [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
+
+ private:
+  friend class archetype_backend;
+  archetype_buffer(std::size_t n, std::shared_ptr<verb_queue> queue) : memory_{n}, queue_{std::move(queue)} {
+    if (n != 0) std::memset(static_cast<void*>(memory_.view().data()), 0xff, n * sizeof(T));  // NaN, and no sensible count
+  }
+
+  topsum::host_buffer<T> memory_;
+  std::shared_ptr<verb_queue> queue_;
+};
+
+// The backend. Copies have queues of their own and count reads together.
+class archetype_backend {
+ public:
+  using stage_tag = topsum::backend_tag;
+  static constexpr std::string_view name = "archetype";
+  template <class T>
+  using span = archetype_span<T>;
+  template <class T>
+  using buffer = archetype_buffer<T>;
+
+  archetype_backend() = default;
+  archetype_backend(archetype_backend const& other) : within_{std::make_shared<topsum::host>(*other.within_)}, reads_{other.reads_} {}
+  archetype_backend& operator=(archetype_backend const& other) {
+    queue_->drain();
+    *within_ = *other.within_;
+    reads_ = other.reads_;
+    return *this;
+  }
+  ~archetype_backend() { queue_->drain(); }
+
+  void validate() const {}
+  [[nodiscard]] std::size_t allocated_bytes() const noexcept { return allocated_ + within_->allocated_bytes(); }
+  // Reads of this backend and of all its copies.
+  [[nodiscard]] std::size_t reads() const noexcept { return reads_->load(); }
+  // Verbs waiting to run.
+  [[nodiscard]] std::size_t queued() const noexcept { return queue_->size(); }
+
+  template <class T>
+  [[nodiscard]] buffer<T> allocate(std::size_t n) {
+    allocated_ += n * sizeof(T);
+    return buffer<T>{n, queue_};
+  }
+  template <class T>
+  void fill(span<T> to, std::type_identity_t<T> value) {
+    later([=](topsum::host& h) { h.fill(to.inside_, value); });
+  }
+  template <class T>
+  void copy(span<T> from, span<std::remove_const_t<T>> to) {
+    later([=](topsum::host& h) { h.copy(from.inside_, to.inside_); });
+  }
+  template <class T>
+  void pack(span<T> from, span<std::byte> to) {
+    later([=](topsum::host& h) { h.pack(from.inside_, to.inside_); });
+  }
+  template <class T>
+  void unpack(span<std::byte const> from, span<T> to) {
+    later([=](topsum::host& h) { h.unpack(from.inside_, to.inside_); });
+  }
+  // What is written is taken at once: the caller may change it afterwards.
+  template <class T>
+  void write(std::span<T> from, span<std::remove_const_t<T>> to) {
+    std::vector<std::remove_const_t<T>> taken(from.begin(), from.end());
+    later([taken = std::move(taken), to](topsum::host& h) { h.write(std::span{taken}, to.inside_); });
+  }
+  template <class T>
+  void read(span<T> from, std::span<std::remove_const_t<T>> to) {
+    ++*reads_;
+    wait();
+    within_->read(from.inside_, to);
+  }
+  template <class T>
+  [[nodiscard]] std::remove_const_t<T> read(span<T> from) {
+    ++*reads_;
+    wait();
+    return within_->read(from.inside_);
+  }
+  void wait() { queue_->drain(); }
+  template <class F, class... T>
+  void for_each(std::size_t n, F f, span<T>... s) {
+    later([=](topsum::host& h) { h.for_each(n, f, s.inside_...); });
+  }
+
+  template <class R, class I>
+  void reserve_selection(std::span<topsum::piece const> pieces) {
+    within_->reserve_selection<R, I>(pieces);
+  }
+  template <class T, class Formula, class I>
+  void select_top_k(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+                    topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out, span<topsum::wide_t<T>> kth) {
+    later([from = raw(from), pieces = taken(pieces), out = raw(out), kth](topsum::host& h) {
+      h.select_top_k(from, std::span{pieces}, out, kth.inside_);
+    });
+  }
+  template <class T, class Formula, class I>
+  void select_at_least(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+                       span<std::type_identity_t<topsum::wide_t<T> const>> thresholds,
+                       topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out, span<std::size_t> counts) {
+    later([from = raw(from), pieces = taken(pieces), thresholds, out = raw(out), counts](topsum::host& h) {
+      h.select_at_least(from, std::span{pieces}, thresholds.inside_, out, counts.inside_);
+    });
+  }
+  template <class T, class Formula, class Predicate, class I>
+  void select_if(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces, Predicate predicate,
+                 topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+    later([from = raw(from), pieces = taken(pieces), predicate, out = raw(out)](topsum::host& h) {
+      h.select_if(from, std::span{pieces}, predicate, out);
+    });
+  }
+  template <class T, class Formula>
+  void accumulate(topsum::source<archetype_backend, T, Formula> const& from, span<std::type_identity_t<topsum::wide_t<T>>> out) {
+    later([from = raw(from), out](topsum::host& h) { h.accumulate(from, out.inside_); });
+  }
+
+  template <class R, class I>
+  using list = topsum::entries_view<archetype_backend, R, I>;
+
+  template <class R, class I>
+  void reserve_lists(std::size_t lists, std::size_t longest) {
+    within_->reserve_lists<R, I>(lists, longest);
+  }
+  template <class R, class I>
+  void merge_sum(std::type_identity_t<std::span<list<R, I> const>> lists, list<R, I> const& out) {
+    std::vector<topsum::entries_view<topsum::host, R, I>> views;
+    for (auto const& one : lists) views.push_back(raw(one));
+    later([views = std::move(views), out = raw(out)](topsum::host& h) { h.merge_sum(std::span{views}, out); });
+  }
+  template <class R, class I>
+  void top_of(list<R, I> const& a, std::size_t k, list<R, I> const& out) {
+    later([a = raw(a), k, out = raw(out)](topsum::host& h) { h.top_of(a, k, out); });
+  }
+  template <class R, class I>
+  void intersect(list<R, I> const& a, list<R, I> const& b, list<R, I> const& out) {
+    later([a = raw(a), b = raw(b), out = raw(out)](topsum::host& h) { h.intersect(a, b, out); });
+  }
+  template <class R, class I>
+  void keep_at_least(list<R, I> const& a, topsum::bits_t<R> t, std::size_t ties, list<R, I> const& out) {
+    later([a = raw(a), t, ties, out = raw(out)](topsum::host& h) { h.keep_at_least(a, t, ties, out); });
+  }
+  template <class R, class I>
+  void count_at_least(list<R, I> const& a, topsum::bits_t<R> t, span<std::size_t> out) {
+    later([a = raw(a), t, out](topsum::host& h) { h.count_at_least(a, t, out.inside_); });
+  }
+  template <class R, class I>
+  void histogram(list<R, I> const& a, topsum::bits_t<R> prefix, int known, int width, span<std::type_identity_t<I>> bins) {
+    later([a = raw(a), prefix, known, width, bins](topsum::host& h) { h.histogram(a, prefix, known, width, bins.inside_); });
+  }
+  template <class R, class I>
+  void lower_bounds(list<R, I> const& a, span<std::uint64_t const> bounds, span<std::size_t> out) {
+    later([a = raw(a), bounds, out](topsum::host& h) { h.lower_bounds(a, bounds.inside_, out.inside_); });
+  }
+  template <class R, class I>
+  void cuts(list<R, I> const& a, std::size_t parts, std::size_t n, span<std::uint64_t> out) {
+    later([a = raw(a), parts, n, out](topsum::host& h) { h.cuts(a, parts, n, out.inside_); });
+  }
+  template <class R, class I>
+  void check(list<R, I> const& a, std::size_t begin, std::size_t end, span<std::uint32_t> fault) {
+    later([a = raw(a), begin, end, fault](topsum::host& h) { h.check(a, begin, end, fault.inside_); });
+  }
+  template <class R, class I>
+  void subtract(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
+    later([a = raw(a), dense](topsum::host& h) { h.subtract(a, dense.inside_); });
+  }
+  template <class R, class I>
+  void add(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
+    later([a = raw(a), dense](topsum::host& h) { h.add(a, dense.inside_); });
+  }
+  template <class R, class I>
+  void assign(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
+    later([a = raw(a), dense](topsum::host& h) { h.assign(a, dense.inside_); });
+  }
+  template <class R, class I>
+  void divide(list<R, I> const& a, std::type_identity_t<R> divisor) {
+    later([a = raw(a), divisor](topsum::host& h) { h.divide(a, divisor); });
+  }
+
+ private:
+  template <class Verb>
+  void later(Verb verb) {
+    queue_->push([verb = std::move(verb), within = within_] { verb(*within); });
+  }
+  static std::vector<topsum::piece> taken(std::span<topsum::piece const> pieces) { return {pieces.begin(), pieces.end()}; }
+  template <class R, class I>
+  static topsum::entries_view<topsum::host, R, I> raw(list<R, I> const& a) {
+    return {a.indices.inside_, a.values.inside_, a.count.inside_};
+  }
+  template <class T, class Formula>
+  static topsum::source<topsum::host, T, Formula> raw(topsum::source<archetype_backend, T, Formula> const& from) {
+    topsum::source<topsum::host, T, Formula> inside{from.gradient.inside_, {}, {}, from.formula, from.fault.inside_};
+    for (std::size_t j = 0; j < Formula::states; ++j) {
+      inside.states_in[j] = from.states_in[j].inside_;
+      inside.states_out[j] = from.states_out[j].inside_;
+    }
+    return inside;
+  }
+
+  std::shared_ptr<topsum::host> within_ = std::make_shared<topsum::host>();
+  std::shared_ptr<verb_queue> queue_ = std::make_shared<verb_queue>();
+  std::shared_ptr<std::atomic<std::size_t>> reads_ = std::make_shared<std::atomic<std::size_t>>(0);
+  std::size_t allocated_ = 0;
+};
+
+}  // namespace test
+
+// Transports that copy by themselves may reach the memory.
+template <class T>
+struct topsum::memory_access<test::archetype_span<T>> {
+  static std::byte const* address(test::archetype_span<T> view) noexcept {
+    return memory_access<std::span<T>>::address(view.inside_);
+  }
+  static std::byte* writable_address(test::archetype_span<T> view) noexcept
+    requires(!std::is_const_v<T>)
+  {
+    return memory_access<std::span<T>>::writable_address(view.inside_);
+  }
+  static auto as_bytes(test::archetype_span<T> view) noexcept {
+    auto const bytes = memory_access<std::span<T>>::as_bytes(view.inside_);
+    return test::archetype_span<typename decltype(bytes)::element_type>{bytes};
+  }
+};
+
+#endif
