@@ -2,9 +2,12 @@
 """Runs a program and compares what it prints with a stored file.
 
     check_output.py EXPECTED COMMAND [ARGUMENT...]
+    check_output.py --fails EXPECTED COMMAND [ARGUMENT...]
 
 `{*}` in a stored line stands for any text: times, say. `{...}` as a line of its own stands for any
-number of lines.
+number of lines. With --fails the program must end with an exit code of its own choice (not by a
+signal), and every stored line must be among those it prints, errors included, in any order: ranks
+print when they like, and launchers add their own.
 """
 
 import re
@@ -14,25 +17,36 @@ import sys
 
 def pattern(line):
     """A regular expression for one stored line."""
-    if line.strip() == "{...}":
-        return r"(?:[^\n]*\n)*?"
-    return r"[^\n]*".join(re.escape(part) for part in line.split("{*}")) + r"\n"
+    return r"[^\n]*".join(re.escape(part) for part in line.split("{*}"))
+
+
+def problem(fails, expected, code, printed):
+    """What is wrong, or nothing."""
+    lines = expected.splitlines()
+    if fails:
+        if not 0 < code < 128:
+            return f"exit code {code}, expected a failure"
+        missing = [line for line in lines if not any(map(re.compile(pattern(line)).fullmatch, printed.splitlines()))]
+        return "not printed: " + "\n             ".join(missing) if missing else None
+    if code != 0:
+        return f"exit code {code}"
+    whole = "".join(r"(?:[^\n]*\n)*?" if line.strip() == "{...}" else pattern(line) + r"\n" for line in lines)
+    return None if re.fullmatch(whole, printed) else "another output"
 
 
 def main():
-    """Fails with the program's own exit code, or if its output is another."""
-    expected_file, command = sys.argv[1], sys.argv[2:]
+    """Says what is wrong, with all that was printed."""
+    arguments = sys.argv[1:]
+    fails = arguments[0] == "--fails"
+    expected_file, *command = arguments[1:] if fails else arguments
     with open(expected_file, encoding="utf-8") as stored:
         expected = stored.read()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        print(done.stdout)
-        print(f"exit code {done.returncode} of {' '.join(command)}")
-        return done.returncode
-    if re.fullmatch("".join(map(pattern, expected.splitlines())), done.stdout):
-        return 0
-    print(f"---- expected ({expected_file})\n{expected}---- printed\n{done.stdout}----")
-    return 1
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if fails else None, text=True, check=False)
+    wrong = problem(fails, expected, done.returncode, done.stdout)
+    if wrong:
+        print(f"{wrong}\n---- expected ({expected_file})\n{expected}---- printed\n{done.stdout}----")
+    return bool(wrong)
 
 
 sys.exit(main())
