@@ -24,6 +24,7 @@ inline constexpr std::size_t classes = 10;
 
 /// Labelled images, one after the other; pixels lie in [0, 1].
 struct digits {
+  std::size_t width = 0;             ///< pixels in a row of an image
   std::size_t pixels = 0;            ///< of one image
   std::vector<float> images;         ///< `pixels * size()` values
   std::vector<std::uint8_t> labels;  ///< one an image, below `classes`
@@ -111,6 +112,7 @@ struct idx_array {
 [[nodiscard]] inline digits join(idx_array const& images, idx_array const& labels) {
   if (images.extents.size() != 3) throw std::runtime_error{"the images must have three extents: count, height, width"};
   if (labels.extents.size() != 1) throw std::runtime_error{"the labels must have one extent: count"};
+  if (images.extents[1] == 0 || images.extents[2] == 0) throw std::runtime_error{"the images have no pixels"};
   if (images.extents[0] != labels.extents[0]) {
     throw std::runtime_error{"there are " + std::to_string(images.extents[0]) + " images, but " +
                              std::to_string(labels.extents[0]) + " labels"};
@@ -119,6 +121,7 @@ struct idx_array {
     throw std::runtime_error{"a label is not one of the digits 0 to 9"};
   }
   digits joined;
+  joined.width = images.extents[2];
   joined.pixels = images.extents[1] * images.extents[2];
   joined.labels = labels.values;
   joined.images.resize(images.values.size());
@@ -136,7 +139,7 @@ struct idx_array {
   std::size_t const train_size = all.size() - test_size;
   auto const cut_images = all.images.begin() + static_cast<std::ptrdiff_t>(train_size * all.pixels);
   auto const cut_labels = all.labels.begin() + static_cast<std::ptrdiff_t>(train_size);
-  digits test{all.pixels, {cut_images, all.images.end()}, {cut_labels, all.labels.end()}};
+  digits test{all.width, all.pixels, {cut_images, all.images.end()}, {cut_labels, all.labels.end()}};
   all.images.erase(cut_images, all.images.end());
   all.labels.erase(cut_labels, all.labels.end());
   return {std::move(all), std::move(test)};

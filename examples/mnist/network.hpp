@@ -28,14 +28,14 @@ struct named_tensor {
 };
 
 /// What `train` needs of a network. `tensors()` describes `parameters()` and `gradient()`, both of n values, in order;
-/// `loss_and_gradient(data, chosen)` gives the mean loss over the chosen examples and fills the gradient of that mean;
+/// `loss_and_gradient(batch)` gives the mean loss over the batch and fills the gradient of that mean;
 /// `accuracy(data)` is the share of `data` named right, in [0, 1].
 template <class N>
-concept network = requires(N model, N const& fixed, digits const& data, std::span<std::size_t const> chosen) {
+concept network = requires(N model, N const& fixed, digits const& data) {
   { fixed.tensors() } -> std::convertible_to<std::vector<named_tensor>>;
   { model.parameters() } -> std::same_as<std::span<float>>;
   { model.gradient() } -> std::same_as<std::span<float>>;
-  { model.loss_and_gradient(data, chosen) } -> std::same_as<double>;
+  { model.loss_and_gradient(data) } -> std::same_as<double>;
   { model.accuracy(data) } -> std::same_as<double>;
 };
 
@@ -76,7 +76,7 @@ inline void add_scaled(std::span<float> sum, float factor, float const* row) noe
 class multilayer_perceptron {
  public:
   /// `widths` runs from the input to the output. He's uniform initialisation, from `seed` alone.
-  explicit multilayer_perceptron(std::uint64_t seed, std::vector<std::size_t> widths = {784, 128, 64, classes})
+  explicit multilayer_perceptron(std::uint64_t seed, std::vector<std::size_t> widths = {784, 256, classes})
       : widths_{std::move(widths)} {
     if (widths_.size() < 2 || std::ranges::find(widths_, std::size_t{0}) != widths_.end()) {
       throw std::invalid_argument{"a perceptron needs an input and an output width, and no width of zero"};
@@ -113,16 +113,16 @@ class multilayer_perceptron {
   [[nodiscard]] std::span<float> parameters() noexcept { return parameters_; }
   [[nodiscard]] std::span<float> gradient() noexcept { return gradient_; }
 
-  /// The mean loss over the chosen examples; fills the gradient of it.
-  double loss_and_gradient(digits const& data, std::span<std::size_t const> chosen) {
+  /// The mean loss over the batch; fills the gradient of it.
+  double loss_and_gradient(digits const& batch) {
     std::ranges::fill(gradient_, 0.0f);
     double loss = 0;
-    for (std::size_t const example : chosen) {
-      forward(data.image(example));
-      loss += softmax_cross_entropy(outputs_.back(), data.labels[example]);
-      backward(data.image(example), 1.0f / static_cast<float>(chosen.size()));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      forward(batch.image(i));
+      loss += softmax_cross_entropy(outputs_.back(), batch.labels[i]);
+      backward(batch.image(i), 1.0f / static_cast<float>(batch.size()));
     }
-    return loss / static_cast<double>(chosen.size());
+    return loss / static_cast<double>(batch.size());
   }
 
   /// The share of `data` whose label gets the highest score.

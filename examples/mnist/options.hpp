@@ -37,7 +37,7 @@ struct options {
   double momentum = 0.9;
   std::optional<momentum_place> where;  ///< not set: what suits the exchange, see `momentum_of`
   double rate = 0.1;
-  std::size_t epochs = 20;
+  std::size_t epochs = 30;
   std::size_t batch = 32;  ///< examples per rank and step
   std::uint64_t seed = 1;
   std::filesystem::path data = "examples/data";
@@ -97,7 +97,7 @@ usage: mpiexec -n RANKS 04_train_mnist [options]
   --momentum-where WORD   global: after aggregation; local: before it, on every
                           rank; none                   (dense: global, else local)
   --rate X                peak of the learning rate                    (0.1)
-  --epochs N              passes over the 9000 training digits         (20)
+  --epochs N              passes over the 9000 training digits         (30)
   --batch N               examples per rank and step                   (32)
   --seed N                of the network and of the order of examples  (1)
   --data DIR              folder of the IDX files                      (examples/data)

@@ -13,10 +13,12 @@
 #include <string>
 #include <string_view>
 
+#include "mnist/augment.hpp"
 #include "mnist/idx.hpp"
 #include "mnist/network.hpp"
 #include "mnist/optimizer.hpp"
 #include "mnist/options.hpp"
+#include "mnist/random.hpp"
 #include "mnist/sampler.hpp"
 
 namespace mnist {
@@ -67,6 +69,7 @@ run_result train(Network& model, data_set const& data, options const& chosen, in
                     momentum_of(chosen),
                     chosen.momentum,
                     {.peak = chosen.rate, .warm_up_steps = total_steps / 10, .total_steps = total_steps}};
+  digits batch;
   run_result result{.parameters = model.parameters().size(), .steps = total_steps};
 
   for (std::size_t epoch = 0; epoch < chosen.epochs; ++epoch) {
@@ -75,7 +78,8 @@ run_result train(Network& model, data_set const& data, options const& chosen, in
     batches.start_epoch(epoch);
     for (std::size_t step = 0; step < steps_per_epoch; ++step) {
       auto const step_start = clock::now();
-      loss += model.loss_and_gradient(data.train, batches(step));
+      gather_moved(data.train, batches(step), mix(chosen.seed, epoch), batch);
+      loss += model.loss_and_gradient(batch);
       descent.before_reduction(model.gradient());
       auto const reduction_start = clock::now();
       reduction_cost const cost = reduce(model.gradient());

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mnist/augment.hpp"
 #include "mnist/idx.hpp"
 #include "mnist/network.hpp"
 #include "mnist/optimizer.hpp"
@@ -105,7 +106,7 @@ bytes noise(std::size_t size) {
 /// Random images, about half of their pixels zero as in the real ones.
 mnist::digits random_digits(std::size_t count, std::size_t pixels, std::uint64_t seed) {
   std::mt19937_64 bits{seed};
-  mnist::digits made{pixels, std::vector<float>(count * pixels), std::vector<std::uint8_t>(count)};
+  mnist::digits made{pixels, pixels, std::vector<float>(count * pixels), std::vector<std::uint8_t>(count)};
   for (float& pixel : made.images) pixel = std::max(0.0f, 2 * mnist::uniform(bits) - 1);
   for (auto& label : made.labels) label = static_cast<std::uint8_t>(bits() % mnist::classes);
   return made;
@@ -219,17 +220,17 @@ TEST_SUITE("mnist network") {
   TEST_CASE("tensors describe the flat vectors") {
     mnist::multilayer_perceptron model{1};
     auto const tensors = model.tensors();
-    REQUIRE(tensors.size() == 6);
+    REQUIRE(tensors.size() == 4);
     CHECK(tensors[0].name == "linear1.weight");
-    CHECK(tensors[0].extents == std::vector<std::int64_t>{784, 128});
-    CHECK(tensors[5].name == "linear3.bias");
+    CHECK(tensors[0].extents == std::vector<std::int64_t>{784, 256});
+    CHECK(tensors[3].name == "linear2.bias");
     std::int64_t n = 0;
     for (auto const& tensor : tensors) {
       n += std::accumulate(tensor.extents.begin(), tensor.extents.end(), std::int64_t{1}, std::multiplies{});
     }
-    CHECK(n == 109386);
-    CHECK(model.parameters().size() == 109386);
-    CHECK(model.gradient().size() == 109386);
+    CHECK(n == 203530);
+    CHECK(model.parameters().size() == 203530);
+    CHECK(model.gradient().size() == 203530);
     CHECK_THROWS_AS(mnist::multilayer_perceptron(1, {784}), std::invalid_argument);
     CHECK_THROWS_AS(mnist::multilayer_perceptron(1, {784, 0, 10}), std::invalid_argument);
   }
@@ -243,22 +244,21 @@ TEST_SUITE("mnist network") {
   }
 
   TEST_CASE("the gradient is the slope of the loss") {
-    auto const data = random_digits(6, 20, 3);
-    std::vector<std::size_t> const chosen{0, 2, 3, 5};
+    auto const batch = random_digits(4, 20, 3);
     mnist::multilayer_perceptron model{11, {20, 17, 9, mnist::classes}};
     auto const parameters = model.parameters();
     std::mt19937_64 bits{1};
     for (float& value : parameters) value += 0.1f * (mnist::uniform(bits) - 0.5f);  // no bias is zero any more
-    model.loss_and_gradient(data, chosen);
+    model.loss_and_gradient(batch);
     std::vector<float> const gradient(model.gradient().begin(), model.gradient().end());
 
     constexpr float step = 1e-3f;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       float const kept = parameters[i];
       parameters[i] = kept + step;
-      double const above = model.loss_and_gradient(data, chosen);
+      double const above = model.loss_and_gradient(batch);
       parameters[i] = kept - step;
-      double const below = model.loss_and_gradient(data, chosen);
+      double const below = model.loss_and_gradient(batch);
       parameters[i] = kept;
       CAPTURE(i);
       CHECK(std::abs(double{gradient[i]} - (above - below) / (2 * double{step})) < 1e-3);
@@ -266,15 +266,15 @@ TEST_SUITE("mnist network") {
   }
 
   TEST_CASE("the gradient of a batch is the mean of its parts'") {
-    auto const data = random_digits(4, 12, 8);
     mnist::multilayer_perceptron model{2, {12, 11, mnist::classes}};
-    auto const gradient_of = [&](std::vector<std::size_t> const& chosen) {
-      model.loss_and_gradient(data, chosen);
+    auto const gradient_of = [&](mnist::digits const& batch) {
+      model.loss_and_gradient(batch);
       return std::vector<float>(model.gradient().begin(), model.gradient().end());
     };
-    auto const left = gradient_of({0, 1});
-    auto const right = gradient_of({2, 3});
-    auto const both = gradient_of({0, 1, 2, 3});
+    auto const parts = mnist::split(random_digits(4, 12, 8), 2);
+    auto const left = gradient_of(parts.train);
+    auto const right = gradient_of(parts.test);
+    auto const both = gradient_of(random_digits(4, 12, 8));
     for (std::size_t i = 0; i < both.size(); ++i) CHECK(both[i] == doctest::Approx((left[i] + right[i]) / 2));
   }
 
@@ -290,6 +290,37 @@ TEST_SUITE("mnist network") {
       std::iota(a.begin(), a.end(), 1.0f);
       CHECK(mnist::dot(a, a.data()) == std::inner_product(a.begin(), a.end(), a.begin(), 0.0f));
     }
+  }
+}
+
+TEST_SUITE("mnist augmentation") {
+  TEST_CASE("an image moves by one pixel, and nothing wraps around") {
+    std::vector<float> const image{1, 2, 3, 4, 5, 6};
+    auto const moved = [&](mnist::direction where) {
+      std::vector<float> result(6, 9.0f);
+      mnist::move_image(image, 3, where, result);
+      return result;
+    };
+    CHECK(moved(mnist::direction::stay) == image);
+    CHECK(moved(mnist::direction::left) == std::vector<float>{2, 3, 0, 5, 6, 0});
+    CHECK(moved(mnist::direction::right) == std::vector<float>{0, 1, 2, 0, 4, 5});
+    CHECK(moved(mnist::direction::up) == std::vector<float>{4, 5, 6, 0, 0, 0});
+    CHECK(moved(mnist::direction::down) == std::vector<float>{0, 0, 0, 1, 2, 3});
+  }
+
+  TEST_CASE("a batch follows from the seed and keeps its labels") {
+    auto const all = random_digits(20, 30, 4);
+    std::vector<std::size_t> const chosen{3, 19, 3, 0, 7, 12};
+    mnist::digits batch, again, other;
+    mnist::gather_moved(all, chosen, 1, batch);
+    mnist::gather_moved(all, chosen, 1, again);
+    mnist::gather_moved(all, chosen, 2, other);
+    CHECK(batch.size() == 6);
+    CHECK(batch.labels ==
+          bytes{all.labels[3], all.labels[19], all.labels[3], all.labels[0], all.labels[7], all.labels[12]});
+    CHECK(batch.images == again.images);
+    CHECK(std::ranges::equal(batch.image(0), batch.image(2)));
+    CHECK(batch.images != other.images);
   }
 }
 
@@ -449,8 +480,8 @@ TEST_SUITE("mnist training") {
         model, data, chosen, 0, 1,
         [](std::span<float>) { return mnist::reduction_cost{.wire_bytes = 100, .select_seconds = 2}; },
         [&](std::string_view line) { lines.emplace_back(line); });
-    CHECK(result.accuracy > 0.9);
-    CHECK(result.loss < 0.5);
+    CHECK(result.accuracy > 0.5);  // of ten classes, from noise that moves about
+    CHECK(result.loss < 2.0);
     CHECK(result.steps == 240);
     CHECK(result.parameters == model.parameters().size());
     CHECK(result.wire_bytes == doctest::Approx(100));
