@@ -15,7 +15,7 @@ namespace mnist {
 /// Where momentum is kept.
 ///
 /// - `global`: after aggregation, on the mean over ranks; the classic place. A sparse mean makes every entry's momentum
-///   run on for steps after the entry itself came late from the residual, which hurts.
+///   run on for steps after the entry itself came late from the residual, which can hurt.
 /// - `local`: before aggregation, on every rank for itself (u = mu * u + g); u is what is reduced.
 /// - `none`: plain descent.
 enum class momentum_place { none, local, global };
