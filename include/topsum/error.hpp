@@ -4,11 +4,32 @@
 #ifndef TOPSUM_ERROR_HPP
 #define TOPSUM_ERROR_HPP
 
+#include <concepts>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 namespace topsum {
+
+namespace detail {
+
+inline void append(std::string& text, std::string_view part) { text.append(part); }
+inline void append(std::string& text, char const* part) { text.append(part); }
+template <class N>
+  requires std::integral<N> || std::floating_point<N>
+void append(std::string& text, N number) {
+  text.append(std::to_string(number));
+}
+
+/// The parts, words and numbers, one behind the other.
+template <class... Parts>
+[[nodiscard]] std::string sentence(Parts const&... parts) {
+  std::string text;
+  (append(text, parts), ...);
+  return text;
+}
+
+}  // namespace detail
 
 /// What went wrong. `docs/errors.md` says for each which state is kept.
 enum class errc : unsigned {
@@ -45,7 +66,7 @@ class error : public std::runtime_error {
  public:
   /// `rank` is the rank at fault, or -1 where the fault is not one rank's.
   error(errc code, std::string const& what, int rank = -1)
-      : std::runtime_error{"topsum: " + what}, code_{code}, rank_{rank} {}
+      : std::runtime_error{detail::sentence("topsum: ", what)}, code_{code}, rank_{rank} {}
 
   [[nodiscard]] errc code() const noexcept { return code_; }
   /// The rank at fault (the same on every rank that throws), or -1.

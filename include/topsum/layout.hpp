@@ -80,14 +80,14 @@ class layout {
   /// The tensor that holds `position` < size(), and the place within it, as text: `fc1.weight[17]`. O(log tensors).
   [[nodiscard]] std::string where(std::size_t position) const {
     auto const after = std::upper_bound(offsets_.begin(), offsets_.end(), position);
-    if (after == offsets_.begin() || after == offsets_.end()) return "[" + std::to_string(position) + "]";
+    if (after == offsets_.begin() || after == offsets_.end()) return detail::sentence("[", position, "]");
     auto const t = static_cast<std::size_t>(after - offsets_.begin()) - 1;
-    return tensors_[t].name + "[" + std::to_string(position - offsets_[t]) + "]";
+    return detail::sentence(tensors_[t].name, "[", position - offsets_[t], "]");
   }
 
   /// Throws errc::bad_argument with the first thing that is wrong.
   void validate() const {
-    if (!defect_.empty()) throw error{errc::bad_argument, "layout: " + defect_};
+    if (!defect_.empty()) throw error{errc::bad_argument, detail::sentence("layout: ", defect_)};
   }
 
   /// The same on ranks whose layouts agree in names and extents.
@@ -111,17 +111,17 @@ class layout {
       std::uint64_t size = 1;
       for (std::int64_t e : t.shape.values()) {
         if (e < 0) {
-          defect_ = "tensor \"" + t.name + "\" has an extent that is negative or beyond 63 bits; an extent counts elements, 0 or more";
+          defect_ = detail::sentence("tensor \"", t.name, "\" has an extent that is negative or beyond 63 bits; an extent counts elements, 0 or more");
           return;
         }
         if (e != 0 && size > largest / static_cast<std::uint64_t>(e)) {
-          defect_ = "the extents of tensor \"" + t.name + "\" overflow 63 bits";
+          defect_ = detail::sentence("the extents of tensor \"", t.name, "\" overflow 63 bits");
           return;
         }
         size *= static_cast<std::uint64_t>(e);
       }
       if (size > largest - offsets_.back()) {
-        defect_ = "the sizes of the tensors add up to more than 63 bits, at tensor \"" + t.name + "\"";
+        defect_ = detail::sentence("the sizes of the tensors add up to more than 63 bits, at tensor \"", t.name, "\"");
         return;
       }
       offsets_.push_back(offsets_.back() + size);

@@ -37,6 +37,14 @@ struct sparse_result {
 
 namespace detail {
 
+/// Where on_nonfinite::propagate puts NaN: at most one position a rank.
+template <class B, class R, class I>
+struct nonfinite_marks {
+  nonfinite_marks(B& b, int ranks) : list{b, static_cast<std::size_t>(ranks)}, positions(static_cast<std::size_t>(ranks)) {}
+  entries<B, R, I> list;
+  std::vector<I> positions;  // the same on the host, while they are put in order
+};
+
 /// What a plan of a sparse exchange owns.
 template <class B, class T, class I, class S, class E, class K, class X>
 struct sparse_memory {
@@ -50,7 +58,7 @@ struct sparse_memory {
         exchange_before{s},
         exchange_after{s},
         workspace{b, codec, s, exchange},
-        marks{b, static_cast<std::size_t>(s.ranks)},
+        marks{b, s.ranks},
         marked{b, 0} {
     b.template reserve_selection<R, I>(pieces);
   }
@@ -60,8 +68,8 @@ struct sparse_memory {
   entries<B, R, I> selected;
   typename X::template state<R> exchange_before, exchange_after;
   typename X::template workspace<B, R, I, K> workspace;
-  entries<B, R, I> marks;   // NaN where on_nonfinite::propagate puts it
-  entries<B, R, I> marked;  // the result with those
+  nonfinite_marks<B, R, I> marks;
+  entries<B, R, I> marked;  // the result with those marks
 };
 
 /// What a plan of `dense` owns.
@@ -73,12 +81,12 @@ struct dense_memory {
         residual{b, s.n, residual_stage},
         wide{b.template allocate<R>(std::is_same_v<R, T> ? 0 : s.n)},
         workspace{b, s},
-        marks{b, static_cast<std::size_t>(s.ranks)} {}
+        marks{b, s.ranks} {}
   typename B::template buffer<nonfinite_record> fault;
   typename E::template state<B, T> residual;
   typename B::template buffer<R> wide;
   typename X::template workspace<Channel, R> workspace;
-  entries<B, R, I> marks;
+  nonfinite_marks<B, R, I> marks;
 };
 
 }  // namespace detail
@@ -120,7 +128,7 @@ class plan {
       problem = std::string{e.what()}.substr(std::string_view{"topsum: "}.size());
     } catch (std::bad_alloc const&) {
       mine.code = errc::out_of_memory;
-      problem = "a plan over " + std::to_string(layout_.size()) + " values could not allocate its memory";
+      problem = detail::sentence("a plan over ", layout_.size(), " values could not allocate its memory");
     }
     channel_.agree(mine, problem);
     fingerprint_ = all.hash() ^ layout_.hash() ^ mine.fingerprint;
@@ -143,7 +151,7 @@ class plan {
         b.fill(result, T{0});
         b.assign(reduced, result);
       }
-      if (mark(memory)) b.assign(memory.marks.view(), result);
+      if (mark(memory)) b.assign(memory.marks.list.view(), result);
       return reduced;
     };
     return run(gradient, result.size(), result, write);
@@ -156,7 +164,7 @@ class plan {
     auto const take = [&](memory_type& memory, auto const& reduced) {
       list = reduced;
       if (mark(memory)) {
-        entries_view<B, wide_type, I> const both[] = {reduced, memory.marks.view()};
+        entries_view<B, wide_type, I> const both[] = {reduced, memory.marks.list.view()};
         list = memory.marked.view();
         channel_.backend().merge_sum(std::span<entries_view<B, wide_type, I> const>{both}, list);
       }
@@ -208,7 +216,7 @@ class plan {
     reduction_.validate();
     std::size_t const n = layout_.size();
     if (n > std::numeric_limits<I>::max()) {
-      throw error{errc::bad_argument, "n = " + std::to_string(n) + " does not fit 32-bit indices; pass topsum::index<std::uint64_t>{} to plan_allreduce"};
+      throw error{errc::bad_argument, detail::sentence("n = ", n, " does not fit 32-bit indices; pass topsum::index<std::uint64_t>{} to plan_allreduce")};
     }
     pieces_ = selection_.pieces(layout_);
     check_pieces();
@@ -227,7 +235,7 @@ class plan {
     std::size_t end = 0;
     for (piece const& p : pieces_) {
       if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || p.count > p.size || p.capacity > p.size) {
-        throw error{errc::bad_argument, std::string{S::name} + ": its pieces overlap, leave the layout, or may send more entries than they have values"};
+        throw error{errc::bad_argument, detail::sentence(S::name, ": its pieces overlap, leave the layout, or may send more entries than they have values")};
       }
       end = p.begin + p.size;
     }
@@ -325,19 +333,19 @@ class plan {
   /// Under on_nonfinite::propagate: lists NaN at every rank's first non-finite position; false if there is none.
   bool mark(memory_type& memory) {
     if (nonfinite_ != on_nonfinite::propagate) return false;
-    std::vector<I> where;
+    auto& where = memory.marks.positions;
+    std::size_t count = 0;
     for (wire_header const& h : channel_.headers()) {
-      if (h.b != 0) where.push_back(static_cast<I>(h.a));
+      if (h.b != 0) where[count++] = static_cast<I>(h.a);
     }
-    if (where.empty()) return false;
-    std::ranges::sort(where);
-    where.erase(std::ranges::unique(where).begin(), where.end());
-    std::vector<wide_type> const nans(where.size(), std::numeric_limits<wide_type>::quiet_NaN());
+    if (count == 0) return false;
+    std::sort(where.begin(), where.begin() + static_cast<std::ptrdiff_t>(count));
+    count = static_cast<std::size_t>(std::unique(where.begin(), where.begin() + static_cast<std::ptrdiff_t>(count)) - where.begin());
+    auto const list = memory.marks.list.view();
     B& b = channel_.backend();
-    auto const list = memory.marks.view();
-    b.write(std::span<I const>{where}, list.indices.subspan(0, where.size()));
-    b.write(std::span<wide_type const>{nans}, list.values.subspan(0, where.size()));
-    b.fill(list.count, where.size());
+    b.write(std::span<I const>{where}.first(count), list.indices.subspan(0, count));
+    b.fill(list.values, std::numeric_limits<wide_type>::quiet_NaN());
+    b.fill(list.count, count);
     return true;
   }
 

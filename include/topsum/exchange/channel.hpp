@@ -118,7 +118,7 @@ class channel {
     std::ranges::fill(out_, ours_);
     trade_headers();
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what != wire_header::kind::construction) throw error{errc::mismatch, on_rank(r) + "runs a step where another rank makes a plan" + in_order, static_cast<int>(r)};
+      if (in_[r].what != wire_header::kind::construction) throw error{errc::mismatch, detail::sentence(on_rank(r), "runs a step where another rank makes a plan", in_order), static_cast<int>(r)};
     }
     for (std::size_t r = 0; r < in_.size(); ++r) {
       if (in_[r].code != errc::none) throw error{in_[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
@@ -206,7 +206,7 @@ class channel {
     for (std::size_t r = 0; r < in_.size(); ++r) {
       if (in_[r].what != wire_header::kind::step) settle(errc::mismatch, std::string{"makes a plan where another rank runs a step"} + in_order, r);
       if (in_[r].fingerprint != in_[0].fingerprint) settle(errc::mismatch, std::string{"runs another plan than rank 0"} + in_order, r);
-      if (in_[r].step != in_[0].step) settle(errc::mismatch, "is at step " + std::to_string(in_[r].step) + " of the plan where rank 0 is at step " + std::to_string(in_[0].step), r);
+      if (in_[r].step != in_[0].step) settle(errc::mismatch, detail::sentence("is at step ", in_[r].step, " of the plan where rank 0 is at step ", in_[0].step), r);
     }
   }
 
@@ -218,10 +218,9 @@ class channel {
   [[nodiscard]] std::string describe_fault(wire_header const& h) const {
     switch (h.code) {
       case errc::nonfinite:
-        return "NaN or infinity in the gradient (or its sum with the residual overflowed) at " + layout_->where(static_cast<std::size_t>(h.a)) +
-               ", position " + std::to_string(h.a) + "; " + std::to_string(h.b) + " such values in all; pass topsum::on_nonfinite::drop to count them as zero";
+        return detail::sentence("NaN or infinity in the gradient (or its sum with the residual overflowed) at ", layout_->where(static_cast<std::size_t>(h.a)), ", position ", h.a, "; ", h.b, " such values in all; pass topsum::on_nonfinite::drop to count them as zero");
       case errc::wrong_size:
-        return "passed " + std::to_string(h.a) + " values where the layout's tensors add up to " + std::to_string(layout_->size());
+        return detail::sentence("passed ", h.a, " values where the layout's tensors add up to ", layout_->size());
       case errc::broken_plan: return "its plan was left between two steps by an earlier fault; make a new plan on every rank";
       default: return std::string{to_string(h.code)};
     }
@@ -229,11 +228,11 @@ class channel {
 
   static constexpr char const* in_order = "; all ranks must make the same plans and calls in the same order";
 
-  static std::string on_rank(std::size_t r) { return "on rank " + std::to_string(r) + ": "; }
+  static std::string on_rank(std::size_t r) { return detail::sentence("on rank ", r, ": "); }
 
   [[nodiscard]] static std::string different_plan(wire_header const& first, wire_header const& other) {
     auto const both = [](std::string const& what, std::uint64_t there, std::uint64_t here) {
-      return what + " = " + std::to_string(there) + " where rank 0 has " + std::to_string(here);
+      return detail::sentence(what, " = ", there, " where rank 0 has ", here);
     };
     if (first.count != other.count) return both("n", other.count, first.count);
     if (first.a != other.a) return "another layout (names or extents of tensors) than rank 0";

@@ -73,7 +73,7 @@ struct gather_all {
 
     std::size_t total = 0;
     for (std::size_t r = 0; r < memory.counts.size(); ++r) {
-      if (memory.counts[r] > memory.shape.capacity) throw error{errc::corrupt_message, "gather_all: rank " + std::to_string(r) + " announced more entries than may travel", static_cast<int>(r)};
+      if (memory.counts[r] > memory.shape.capacity) throw error{errc::corrupt_message, detail::sentence("gather_all: rank ", r, " announced more entries than may travel"), static_cast<int>(r)};
       memory.sizes[r] = codec.template bytes<R, I>(memory.counts[r], 0, n);
       total += memory.sizes[r];
     }

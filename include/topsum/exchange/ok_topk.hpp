@@ -49,12 +49,12 @@ struct ok_topk {
   double region_capacity = 4;           ///< entries of one message over k/P; P or more never cuts, at O(kP) memory
 
   void validate() const {
-    auto const refuse = [](std::string const& what) { throw error{errc::bad_argument, "ok_topk: " + what}; };
+    auto const refuse = [](std::string const& what) { throw error{errc::bad_argument, detail::sentence("ok_topk: ", what)}; };
     if (boundaries_every == 0) refuse(".boundaries_every = 0; write at least 1");
     if (threshold_every == 0) refuse(".threshold_every = 0; write at least 1 (1 is exact on every step)");
-    if (bucket < 1) refuse(".bucket = " + std::to_string(bucket) + "; write at least 1");
-    if (!(balance_above >= 1)) refuse(".balance_above = " + std::to_string(balance_above) + "; write at least 1");
-    if (!(region_capacity >= 1)) refuse(".region_capacity = " + std::to_string(region_capacity) + "; write at least 1");
+    if (bucket < 1) refuse(detail::sentence(".bucket = ", bucket, "; write at least 1"));
+    if (!(balance_above >= 1)) refuse(detail::sentence(".balance_above = ", balance_above, "; write at least 1"));
+    if (!(region_capacity >= 1)) refuse(detail::sentence(".region_capacity = ", region_capacity, "; write at least 1"));
   }
 
   /// Kept between steps: where regions begin, and the magnitude that the last exact global threshold had.
@@ -158,7 +158,7 @@ struct ok_topk {
     auto const mine = static_cast<std::size_t>(me);
     for (int r = 0; r < ranks; ++r) {
       std::size_t const limit = r == me ? memory.shape.capacity : memory.message_capacity;
-      if (memory.in_counts[static_cast<std::size_t>(r)] > limit) throw error{errc::corrupt_message, "ok_topk: rank " + std::to_string(r) + " announced more entries than a message may hold", r};
+      if (memory.in_counts[static_cast<std::size_t>(r)] > limit) throw error{errc::corrupt_message, detail::sentence("ok_topk: rank ", r, " announced more entries than a message may hold"), r};
     }
     auto const size_for = [&](std::size_t entries_in, std::size_t region) {
       return codec.template bytes<R, typename M::index>(entries_in, after.bounds[region], after.bounds[region + 1] - after.bounds[region]);
@@ -247,7 +247,7 @@ struct ok_topk {
     channel.share(mine, std::span<std::uint64_t>{memory.shared});
     std::size_t total = 0;
     for (std::size_t r = 0; r < memory.kept_counts.size(); ++r) {
-      if (memory.shared[3 * r + 2] != 0) throw error{errc::corrupt_message, "ok_topk: rank " + std::to_string(r) + " received indices that do not increase within its region", static_cast<int>(r)};
+      if (memory.shared[3 * r + 2] != 0) throw error{errc::corrupt_message, detail::sentence("ok_topk: rank ", r, " received indices that do not increase within its region"), static_cast<int>(r)};
       total += static_cast<std::size_t>(memory.shared[3 * r] + memory.shared[3 * r + 1]);
     }
     return total;

@@ -55,7 +55,7 @@ struct error_feedback {
   };
 
   void validate() const {
-    if (!(decay >= 0.0 && decay <= 1.0)) throw error{errc::bad_argument, "error_feedback: .decay = " + std::to_string(decay) + " is outside [0, 1]"};
+    if (!(decay >= 0.0 && decay <= 1.0)) throw error{errc::bad_argument, detail::sentence("error_feedback: .decay = ", decay, " is outside [0, 1]")};
   }
 
   template <class B, class T>

@@ -54,7 +54,7 @@ struct reused_threshold {
   void validate() const {
     if (!k.has_value()) static_cast<void>(density_parts(density, name));
     if (every == 0) throw error{errc::bad_argument, "reused_threshold: .every = 0; write at least 1 (1 is exact on every step)"};
-    if (!(nudge >= 1.0 && nudge <= 2.0)) throw error{errc::bad_argument, "reused_threshold: .nudge = " + std::to_string(nudge) + " is outside [1, 2]"};
+    if (!(nudge >= 1.0 && nudge <= 2.0)) throw error{errc::bad_argument, detail::sentence("reused_threshold: .nudge = ", nudge, " is outside [1, 2]")};
   }
 
   [[nodiscard]] std::size_t count(std::size_t size) const { return selected_count(density, k, size, name); }
