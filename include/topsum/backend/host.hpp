@@ -133,7 +133,7 @@ class host {
   template <class F, class... T>
   void for_each(std::size_t n, F f, span<T>... s) {
     assert(((s.size() >= n) && ...));
-    each(n, f, s.data()...);
+    detail::run_each(n, f, s.data()...);
   }
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -341,11 +341,6 @@ class host {
  private:
   static void move_bytes(void* to, void const* from, std::size_t bytes) noexcept {
     if (bytes != 0) std::memmove(to, from, bytes);
-  }
-
-  template <class F, class... P>
-  static void each(std::size_t n, F& f, P... s) {
-    for (std::size_t i = 0; i < n; ++i) f(i, s[i]...);
   }
 
   template <class R, class I>

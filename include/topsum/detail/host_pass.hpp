@@ -127,6 +127,11 @@ template <class Ops, class B, class T, class Formula, class Sink>
   }
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")  // else the vectoriser fuses products with sums, even behind a barrier
+#endif
+
 template <class B, class T, class Formula, class Sink>
 void pass_portable(source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
   pass_body<portable_ops>(from, begin, end, sink);
@@ -144,6 +149,16 @@ template <class B, class T, class Formula, class Sink>
     source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
   pass_body<avx512_ops>(from, begin, end, sink);
 }
+#endif
+
+/// `f(i, s[i]...)` for each i below n.
+template <class F, class... T>
+void run_each(std::size_t n, F& f, T*... s) {
+  for (std::size_t i = 0; i < n; ++i) f(i, s[i]...);
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
 #endif
 
 /// The pass in the instructions of `set`, which the CPU must have.

@@ -74,6 +74,11 @@ template <class B, class T, class Formula>
   return magnitude(static_cast<R>(from_magnitude<float>(low)));
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")  // a look back must round as the pass did
+#endif
+
 /// Sink of the pass of `top_k`. Remembers where elements were not finite, since a look back must know.
 template <class B, class T, class Formula, class I>
 struct top_k_sink {
@@ -129,6 +134,10 @@ struct top_k_sink {
     }
   }
 };
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 /// Sink for a short piece: keeps the accumulators, and the largest magnitude of each of `groups` interleaved groups.
 template <class R>
@@ -188,6 +197,11 @@ template <class Ops, class B, class T, class Formula, class I>
   return extract_body<Ops>(extraction<R, I>{list.indices, list.values, list.used, indices, values}, k, scratch.radix);
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")  // else the vectoriser fuses products with sums, even behind a barrier
+#endif
+
 template <class B, class T, class Formula, class I>
 bits_t<wide_t<T>> row_portable(source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
                                selection_scratch& scratch, I* indices, wide_t<T>* values) {
@@ -208,6 +222,10 @@ template <class B, class T, class Formula, class I>
     I* indices, wide_t<T>* values) {
   return row_body<avx512_ops>(from, p, k, list, scratch, indices, values);
 }
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
 #endif
 
 /// `row_body` in the instructions of `set`.
