@@ -24,12 +24,12 @@ test_arguments=(--no-rebuild --print-errorlogs)
 if [ ${#suites[@]} -gt 0 ]; then
   test_arguments=(--print-errorlogs "${suites[@]/#/--suite=}")
 else
-  meson compile -C "$build"
+  meson compile -C "$build" || { echo "0 passed, 1 failed, 0 skipped" && exit 1; }
 fi
 
 rm -f "$build/meson-logs/testlog.json"
 status=0
 meson test -C "$build" "${test_arguments[@]}" || status=$?
-[ -f "$build/meson-logs/testlog.json" ] || exit 1
+[ -f "$build/meson-logs/testlog.json" ] || { echo "0 passed, 1 failed, 0 skipped" && exit 1; }
 python3 scripts/tally.py "$build" || status=1
 exit "$status"
