@@ -72,7 +72,8 @@ std::vector<std::size_t> resnet50() {
 void fetched_loop(host& backend, topsum::source<host, float, topsum::residual_sum<float>> const& from) {
   std::size_t none = 0;
   backend.select_at_least(from, std::span<piece const>{}, std::span<float const>{},
-                          topsum::entries_view<host, float, std::uint32_t>{{}, {}, {&none, 1}}, std::span<std::size_t>{});
+                          topsum::entries_view<host, float, std::uint32_t>{{}, {}, {&none, 1}},
+                          std::span<std::size_t>{});
 }
 
 double seconds(std::function<void()> const& run) {
@@ -97,7 +98,8 @@ struct row {
   std::vector<double> ratios;
 };
 
-void bench(std::string const& title, std::vector<std::size_t> const& sizes, int repetitions, host backend, bool others) {
+void bench(std::string const& title, std::vector<std::size_t> const& sizes, int repetitions, host backend,
+           bool others) {
   std::size_t const n = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
   constexpr std::size_t gradients = 3;
   std::vector<topsum::host_buffer<float>> pool;
@@ -140,12 +142,14 @@ void bench(std::string const& title, std::vector<std::size_t> const& sizes, int 
       double const fetched = seconds([&] { fetched_loop(backend, from); });
       double const floor = std::min(plain, fetched);
       from = next();
-      times.push_back(seconds([&] { backend.select_top_k(from, std::span<piece const>{pieces}, out, std::span<float>{kth}); }));
+      times.push_back(
+          seconds([&] { backend.select_top_k(from, std::span<piece const>{pieces}, out, std::span<float>{kth}); }));
       double const clearing = seconds([&] { backend.subtract(out, residual); });
       thresholds = kth;
       from = next();
       times.push_back(seconds([&] {
-        backend.select_at_least(from, std::span<piece const>{pieces}, std::span<float const>{thresholds}, out, std::span<std::size_t>{counts});
+        backend.select_at_least(from, std::span<piece const>{pieces}, std::span<float const>{thresholds}, out,
+                                std::span<std::size_t>{counts});
       }));
       times.push_back(clearing);
       backend.subtract(out, residual);
@@ -164,7 +168,8 @@ void bench(std::string const& title, std::vector<std::size_t> const& sizes, int 
   std::printf("%s: n = %zu, %zu pieces; times / (residual += gradient)\n", title.c_str(), n, sizes.size());
   for (row& line : rows) {
     std::sort(line.ratios.begin(), line.ratios.end());
-    std::printf("  %-36s %6.2f   (%.2f .. %.2f)\n", line.what.c_str(), line.ratios[line.ratios.size() / 2], line.ratios.front(), line.ratios.back());
+    std::printf("  %-36s %6.2f   (%.2f .. %.2f)\n", line.what.c_str(), line.ratios[line.ratios.size() / 2],
+                line.ratios.front(), line.ratios.back());
   }
 }
 

@@ -93,7 +93,8 @@ class archetype_buffer {
  private:
   friend class archetype_backend;
   archetype_buffer(std::size_t n, std::shared_ptr<verb_queue> queue) : memory_{n}, queue_{std::move(queue)} {
-    if (n != 0) std::memset(static_cast<void*>(memory_.view().data()), 0xff, n * sizeof(T));  // NaN, and no sensible count
+    if (n != 0)
+      std::memset(static_cast<void*>(memory_.view().data()), 0xff, n * sizeof(T));  // NaN, and no sensible count
   }
 
   topsum::host_buffer<T> memory_;
@@ -111,7 +112,8 @@ class archetype_backend {
   using buffer = archetype_buffer<T>;
 
   archetype_backend() = default;
-  archetype_backend(archetype_backend const& other) : within_{std::make_shared<topsum::host>(*other.within_)}, reads_{other.reads_} {}
+  archetype_backend(archetype_backend const& other)
+      : within_{std::make_shared<topsum::host>(*other.within_)}, reads_{other.reads_} {}
   archetype_backend& operator=(archetype_backend const& other) {
     queue_->drain();
     *within_ = *other.within_;
@@ -178,7 +180,8 @@ class archetype_backend {
   }
   template <class T, class Formula, class I>
   void select_top_k(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
-                    topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out, span<topsum::wide_t<T>> kth) {
+                    topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out,
+                    span<topsum::wide_t<T>> kth) {
     later([from = raw(from), pieces = taken(pieces), out = raw(out), kth](topsum::host& h) {
       h.select_top_k(from, std::span{pieces}, out, kth.inside_);
     });
@@ -186,20 +189,22 @@ class archetype_backend {
   template <class T, class Formula, class I>
   void select_at_least(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
                        span<std::type_identity_t<topsum::wide_t<T> const>> thresholds,
-                       topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out, span<std::size_t> counts) {
+                       topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out,
+                       span<std::size_t> counts) {
     later([from = raw(from), pieces = taken(pieces), thresholds, out = raw(out), counts](topsum::host& h) {
       h.select_at_least(from, std::span{pieces}, thresholds.inside_, out, counts.inside_);
     });
   }
   template <class T, class Formula, class Predicate, class I>
-  void select_if(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces, Predicate predicate,
-                 topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+  void select_if(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+                 Predicate predicate, topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
     later([from = raw(from), pieces = taken(pieces), predicate, out = raw(out)](topsum::host& h) {
       h.select_if(from, std::span{pieces}, predicate, out);
     });
   }
   template <class T, class Formula>
-  void accumulate(topsum::source<archetype_backend, T, Formula> const& from, span<std::type_identity_t<topsum::wide_t<T>>> out) {
+  void accumulate(topsum::source<archetype_backend, T, Formula> const& from,
+                  span<std::type_identity_t<topsum::wide_t<T>>> out) {
     later([from = raw(from), out](topsum::host& h) { h.accumulate(from, out.inside_); });
   }
 
@@ -233,8 +238,11 @@ class archetype_backend {
     later([a = raw(a), t, out](topsum::host& h) { h.count_at_least(a, t, out.inside_); });
   }
   template <class R, class I>
-  void histogram(list<R, I> const& a, topsum::bits_t<R> prefix, int known, int width, span<std::type_identity_t<I>> bins) {
-    later([a = raw(a), prefix, known, width, bins](topsum::host& h) { h.histogram(a, prefix, known, width, bins.inside_); });
+  void histogram(list<R, I> const& a, topsum::bits_t<R> prefix, int known, int width,
+                 span<std::type_identity_t<I>> bins) {
+    later([a = raw(a), prefix, known, width, bins](topsum::host& h) {
+      h.histogram(a, prefix, known, width, bins.inside_);
+    });
   }
   template <class R, class I>
   void lower_bounds(list<R, I> const& a, span<std::uint64_t const> bounds, span<std::size_t> out) {
@@ -270,7 +278,9 @@ class archetype_backend {
   void later(Verb verb) {
     queue_->push([verb = std::move(verb), within = within_] { verb(*within); });
   }
-  static std::vector<topsum::piece> taken(std::span<topsum::piece const> pieces) { return {pieces.begin(), pieces.end()}; }
+  static std::vector<topsum::piece> taken(std::span<topsum::piece const> pieces) {
+    return {pieces.begin(), pieces.end()};
+  }
   template <class R, class I>
   static topsum::entries_view<topsum::host, R, I> raw(list<R, I> const& a) {
     return {a.indices.inside_, a.values.inside_, a.count.inside_};

@@ -62,7 +62,8 @@ class host {
   /// Throws `errc::bad_argument` when the CPU lacks the instruction set that was asked for.
   void validate() const {
     if (!detail::cpu_has(wanted_) && wanted_ != instruction_set::automatic) {
-      throw error{errc::bad_argument, "host: this CPU lacks the instruction set asked for; write host{} for the widest it has"};
+      throw error{errc::bad_argument,
+                  "host: this CPU lacks the instruction set asked for; write host{} for the widest it has"};
     }
   }
 
@@ -157,7 +158,8 @@ class host {
       kth[index] = R{0};
       if (k == 0) return false;
       auto list = candidates<R, I>(p);
-      auto const bits = detail::top_k_of_piece(from, p, k, list, scratch_.fixed(), out.indices.data() + used, out.values.data() + used);
+      auto const bits = detail::top_k_of_piece(from, p, k, list, scratch_.fixed(), out.indices.data() + used,
+                                               out.values.data() + used);
       kth[index] = from_magnitude<R>(bits);
       used += k;
       return true;
@@ -169,8 +171,8 @@ class host {
   /// before the cut, or 2 * max(count, capacity) if that is less. A threshold that is not finite selects nothing.
   template <class T, class Formula, class I>
   void select_at_least(source<host, T, Formula> const& from, std::span<piece const> pieces,
-                       span<std::type_identity_t<wide_t<T> const>> thresholds, entries_view<host, wide_t<T>, I> const& out,
-                       span<std::size_t> counts) {
+                       span<std::type_identity_t<wide_t<T> const>> thresholds,
+                       entries_view<host, wide_t<T>, I> const& out, span<std::size_t> counts) {
     using R = wide_t<T>;
     assert(thresholds.size() >= pieces.size() && counts.size() >= pieces.size());
     std::size_t used = 0;
@@ -227,14 +229,16 @@ class host {
 
   /// Union of the lists, equal indices summed in the order of the lists. `out` must have room for the union.
   template <class R, class I>
-  void merge_sum(std::type_identity_t<std::span<entries_view<host, R, I> const>> lists, entries_view<host, R, I> const& out) {
+  void merge_sum(std::type_identity_t<std::span<entries_view<host, R, I> const>> lists,
+                 entries_view<host, R, I> const& out) {
     auto const range = [&](std::size_t l) { return in_use(lists[l]); };
     if (lists.size() == 2) {
       out.count[0] = detail::merge_two(range(0), range(1), out.indices.data(), out.values.data());
     } else {
       scratch_.reserve_merge(lists.size(), sizeof(detail::merge_head<I>));
-      out.count[0] = detail::merge_many<R, I>(lists.size(), range, scratch_.template heads<detail::merge_head<I>>(), scratch_.positions(),
-                                              out.indices.data(), out.values.data(), out.capacity());
+      out.count[0] = detail::merge_many<R, I>(lists.size(), range, scratch_.template heads<detail::merge_head<I>>(),
+                                              scratch_.positions(), out.indices.data(), out.values.data(),
+                                              out.capacity());
     }
     assert(out.count[0] <= out.capacity());
   }
@@ -246,25 +250,29 @@ class host {
     std::size_t const kept = std::min(k, from.size);
     assert(kept <= out.capacity());
     if (kept != 0) {
-      detail::extract(detail::resolved(wanted_),
-                      detail::extraction<R, I>{from.indices, from.values, from.size, out.indices.data(), out.values.data()}, kept,
-                      scratch_.fixed().radix);
+      detail::extract(
+          detail::resolved(wanted_),
+          detail::extraction<R, I>{from.indices, from.values, from.size, out.indices.data(), out.values.data()}, kept,
+          scratch_.fixed().radix);
     }
     out.count[0] = kept;
   }
 
   /// The entries of a whose index b has. `out` may be a.
   template <class R, class I>
-  void intersect(entries_view<host, R, I> const& a, entries_view<host, R, I> const& b, entries_view<host, R, I> const& out) {
+  void intersect(entries_view<host, R, I> const& a, entries_view<host, R, I> const& b,
+                 entries_view<host, R, I> const& out) {
     out.count[0] = detail::intersect(in_use(a), in_use(b), out.indices.data(), out.values.data());
   }
 
   /// The entries with a magnitude above `t`, and the first `ties` of those equal to it. `out` may be `list`.
   template <class R, class I>
-  void keep_at_least(entries_view<host, R, I> const& list, bits_t<R> t, std::size_t ties, entries_view<host, R, I> const& out) {
+  void keep_at_least(entries_view<host, R, I> const& list, bits_t<R> t, std::size_t ties,
+                     entries_view<host, R, I> const& out) {
     auto const from = in_use(list);
-    out.count[0] = detail::compact<detail::portable_ops>(from.indices, from.values, from.size, detail::magnitude_cut<R>{t, ties}, out.indices.data(),
-                                   out.values.data(), out.capacity());
+    out.count[0] = detail::compact<detail::portable_ops>(from.indices, from.values, from.size,
+                                                         detail::magnitude_cut<R>{t, ties}, out.indices.data(),
+                                                         out.values.data(), out.capacity());
   }
 
   /// out[0] entries with a magnitude above `t`, out[1] equal to it.
@@ -283,7 +291,8 @@ class host {
 
   /// Entries by the `width` bits of their magnitude that follow the leading `known`, of those whose leading bits are prefix's.
   template <class R, class I>
-  void histogram(entries_view<host, R, I> const& list, bits_t<R> prefix, int known, int width, span<std::type_identity_t<I>> bins) {
+  void histogram(entries_view<host, R, I> const& list, bits_t<R> prefix, int known, int width,
+                 span<std::type_identity_t<I>> bins) {
     assert(bins.size() >= std::size_t{1} << width);
     detail::histogram(in_use(list), prefix, known, width, bins.data());
   }
@@ -294,7 +303,8 @@ class host {
     auto const from = in_use(list);
     for (std::size_t j = 0; j < bounds.size(); ++j) {
       auto const below = [](I index, std::uint64_t bound) { return index < bound; };
-      out[j] = static_cast<std::size_t>(std::lower_bound(from.indices, from.indices + from.size, bounds[j], below) - from.indices);
+      out[j] = static_cast<std::size_t>(std::lower_bound(from.indices, from.indices + from.size, bounds[j], below) -
+                                        from.indices);
     }
   }
 

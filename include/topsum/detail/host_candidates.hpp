@@ -30,9 +30,9 @@ struct candidate_list {
 
   I* indices;
   R* values;
-  std::size_t room;              ///< cut when more are in use; memory is for `overhang` more
-  std::size_t keep;              ///< what a cut leaves
-  bits_t<R> threshold;           ///< magnitudes below do not enter
+  std::size_t room;     ///< cut when more are in use; memory is for `overhang` more
+  std::size_t keep;     ///< what a cut leaves
+  bits_t<R> threshold;  ///< magnitudes below do not enter
   radix_scratch* scratch;
   instruction_set set;
   std::size_t used = 0;
@@ -54,7 +54,8 @@ struct candidate_list {
   /// Appends the elements of a block named by `mask` whose magnitude is not below the threshold.
   template <class Ops>
   [[gnu::always_inline]] void append(R const* block, std::size_t first, std::uint64_t mask) noexcept {
-    if (used > room) [[unlikely]] cut();
+    if (used > room) [[unlikely]]
+      cut();
     mask &= Ops::at_least(block, threshold);
     used += Ops::append(block, mask, first, indices + used, values + used);
   }

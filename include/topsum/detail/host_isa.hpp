@@ -117,7 +117,8 @@ struct portable_ops {
   /// Copies the entries above `bits`, and of those equal to it the first `ties`, while at least 16 more fit into `room`.
   /// Advances `used`, lowers `ties`, and returns how many entries it has dealt with: none here.
   template <class R, class I>
-  static std::size_t compact(I const*, R const*, std::size_t, bits_t<R>, std::size_t&, I*, R*, std::size_t&, std::size_t) noexcept {
+  static std::size_t compact(I const*, R const*, std::size_t, bits_t<R>, std::size_t&, I*, R*, std::size_t&,
+                             std::size_t) noexcept {
     return 0;
   }
 };
@@ -180,8 +181,8 @@ struct avx512_ops : portable_ops {
   }
 
   template <class R, class I>
-  static std::size_t compact(I const* indices, R const* values, std::size_t n, bits_t<R> bits, std::size_t& ties, I* to_indices,
-                             R* to_values, std::size_t& used, std::size_t room) noexcept {
+  static std::size_t compact(I const* indices, R const* values, std::size_t n, bits_t<R> bits, std::size_t& ties,
+                             I* to_indices, R* to_values, std::size_t& used, std::size_t room) noexcept {
     if constexpr (sizeof(R) == 4 && sizeof(I) == 4) {
       return compact_lanes(indices, values, n, bits, ties, to_indices, to_values, used, room);
     } else {
@@ -190,9 +191,11 @@ struct avx512_ops : portable_ops {
   }
 
  private:
-  [[gnu::target("avx512f,popcnt")]] static std::size_t compact_lanes(std::uint32_t const* indices, float const* values, std::size_t n,
-                                                                     std::uint32_t bits, std::size_t& ties, std::uint32_t* to_indices,
-                                                                     float* to_values, std::size_t& used, std::size_t room) noexcept {
+  [[gnu::target("avx512f,popcnt")]] static std::size_t compact_lanes(std::uint32_t const* indices, float const* values,
+                                                                     std::size_t n, std::uint32_t bits,
+                                                                     std::size_t& ties, std::uint32_t* to_indices,
+                                                                     float* to_values, std::size_t& used,
+                                                                     std::size_t room) noexcept {
     __m512i const strip = _mm512_set1_epi32(0x7fffffff);
     __m512i const edge = _mm512_set1_epi32(static_cast<int>(bits));
     std::size_t out = used;
@@ -213,13 +216,15 @@ struct avx512_ops : portable_ops {
     return at;
   }
 
-  [[gnu::target("avx512f,popcnt")]] static std::size_t compress(float const* block, std::uint64_t mask, std::size_t first,
-                                                                std::uint32_t* indices, float* values) noexcept {
+  [[gnu::target("avx512f,popcnt")]] static std::size_t compress(float const* block, std::uint64_t mask,
+                                                                std::size_t first, std::uint32_t* indices,
+                                                                float* values) noexcept {
     std::size_t n = 0;
     __m512i const lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     for (std::size_t i = 0; i < block_size<float>; i += 16) {
       auto const here = static_cast<__mmask16>(mask >> i);
-      __m512i const at = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(first + i))));
+      __m512i const at = _mm512_add_epi32(lanes,
+                                          _mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(first + i))));
       _mm512_storeu_si512(indices + n, _mm512_maskz_compress_epi32(here, at));
       _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps(here, _mm512_loadu_ps(block + i)));
       n += static_cast<std::size_t>(__builtin_popcount(here));

@@ -77,8 +77,8 @@ void sift_down(merge_head<I>* heap, std::size_t n, std::size_t at) noexcept {
 
 /// Union of many lists. `heap` and `positions` have room for one element a list; `range(l)` is list l.
 template <class R, class I, class Range>
-std::size_t merge_many(std::size_t lists, Range range, merge_head<I>* heap, std::size_t* positions, I* indices, R* values,
-                       [[maybe_unused]] std::size_t capacity) noexcept {
+std::size_t merge_many(std::size_t lists, Range range, merge_head<I>* heap, std::size_t* positions, I* indices,
+                       R* values, [[maybe_unused]] std::size_t capacity) noexcept {
   std::size_t heads = 0;
   for (std::size_t l = 0; l < lists; ++l) {
     positions[l] = 0;
@@ -151,7 +151,8 @@ void scatter(list_range<R, I> list, R* dense, Update update) noexcept {
 
 /// Whether a received list may be used: as many entries as it has room for, indices increasing strictly in [begin, end).
 template <class R, class I>
-[[nodiscard]] bool well_formed(list_range<R, I> list, std::size_t capacity, std::size_t begin, std::size_t end) noexcept {
+[[nodiscard]] bool well_formed(list_range<R, I> list, std::size_t capacity, std::size_t begin,
+                               std::size_t end) noexcept {
   if (list.size > capacity) return false;
   if (list.size == 0) return true;
   bool good = list.indices[0] >= begin && list.indices[list.size - 1] < end;

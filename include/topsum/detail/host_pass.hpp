@@ -46,7 +46,8 @@ template <class R>
 
 /// One block of new states; row `accumulator` doubles as the accumulators.
 template <class T, class Formula>
-using state_block = std::array<std::array<wide_t<T>, block_size<wide_t<T>>>, (Formula::states > 0 ? Formula::states : 1)>;
+using state_block =
+    std::array<std::array<wide_t<T>, block_size<wide_t<T>>>, (Formula::states > 0 ? Formula::states : 1)>;
 
 /// A block with something that is not finite: restores its states and records the fault. Returns a bit for each such element.
 template <class B, class T, class Formula>

@@ -111,7 +111,8 @@ template <class Ops, class R>
 
 /// The cut that leaves exactly k of `n` values, 0 < k <= n.
 template <class Ops, class R>
-[[gnu::always_inline]] inline magnitude_cut<R> find_cut(R const* values, std::size_t n, std::size_t k, radix_scratch& scratch) noexcept {
+[[gnu::always_inline]] inline magnitude_cut<R> find_cut(R const* values, std::size_t n, std::size_t k,
+                                                        radix_scratch& scratch) noexcept {
   using bits = bits_t<R>;
   constexpr std::size_t block = block_size<R>;
   R* const few = scratch.values_of<R>();
@@ -165,8 +166,9 @@ template <class Ops, class R>
 
 /// Copies the entries that `cut` leaves, at most `room`, in order; the target may be the source. Returns how many.
 template <class Ops, class R, class I>
-[[gnu::always_inline]] inline std::size_t compact(I const* indices, R const* values, std::size_t n, magnitude_cut<R> cut,
-                                                  I* to_indices, R* to_values, std::size_t room) noexcept {
+[[gnu::always_inline]] inline std::size_t compact(I const* indices, R const* values, std::size_t n,
+                                                  magnitude_cut<R> cut, I* to_indices, R* to_values,
+                                                  std::size_t room) noexcept {
   std::size_t used = 0;
   std::size_t ties = cut.ties;
   std::size_t const at = Ops::compact(indices, values, n, cut.bits, ties, to_indices, to_values, used, room);
@@ -194,7 +196,8 @@ struct extraction {
 
 /// Copies the k first by magnitude, in index order, 0 < k <= size; the target may be the source. Returns the k-th magnitude.
 template <class Ops, class R, class I>
-[[gnu::always_inline]] inline bits_t<R> extract_body(extraction<R, I> const& job, std::size_t k, radix_scratch& scratch) noexcept {
+[[gnu::always_inline]] inline bits_t<R> extract_body(extraction<R, I> const& job, std::size_t k,
+                                                     radix_scratch& scratch) noexcept {
   magnitude_cut<R> const cut = find_cut<Ops>(job.values, job.size, k, scratch);
   compact<Ops>(job.indices, job.values, job.size, cut, job.to_indices, job.to_values, k);
   return cut.bits;
@@ -207,13 +210,14 @@ bits_t<R> extract_portable(extraction<R, I> const& job, std::size_t k, radix_scr
 
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class R, class I>
-[[gnu::target("avx2,bmi,popcnt")]] bits_t<R> extract_avx2(extraction<R, I> const& job, std::size_t k, radix_scratch& scratch) noexcept {
+[[gnu::target("avx2,bmi,popcnt")]] bits_t<R> extract_avx2(extraction<R, I> const& job, std::size_t k,
+                                                          radix_scratch& scratch) noexcept {
   return extract_body<avx2_ops>(job, k, scratch);
 }
 
 template <class R, class I>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] bits_t<R> extract_avx512(extraction<R, I> const& job, std::size_t k,
-                                                                                              radix_scratch& scratch) noexcept {
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] bits_t<R> extract_avx512(
+    extraction<R, I> const& job, std::size_t k, radix_scratch& scratch) noexcept {
   return extract_body<avx512_ops>(job, k, scratch);
 }
 #endif

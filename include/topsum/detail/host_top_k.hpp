@@ -45,7 +45,7 @@ template <class B, class T, class Formula>
   scratch.histogram.fill(0);
   Formula const formula = from.formula;
   std::size_t const stride = size / lines;  // at least 2 * line
-  auto const place = [&](std::size_t l) {  // a line at a jittered stride
+  auto const place = [&](std::size_t l) {   // a line at a jittered stride
     std::uint64_t const random = (l + 1) * 0x9e3779b97f4a7c15ULL;
     return begin + l * stride + static_cast<std::size_t>((random ^ random >> 29) % (stride - line + 1));
   };
@@ -119,7 +119,8 @@ struct top_k_sink {
       for (; next_fault < faults && scratch.faults[next_fault] < first + n; ++next_fault) {
         block[static_cast<std::size_t>(scratch.faults[next_fault]) - first] = R{0};
       }
-      if (largest_magnitude(block.data()) >= list.threshold) list.template append<portable_ops>(block.data(), first, low_bits(n));
+      if (largest_magnitude(block.data()) >= list.threshold)
+        list.template append<portable_ops>(block.data(), first, low_bits(n));
     }
   }
 
@@ -183,9 +184,9 @@ template <class Ops, class R>
 
 /// A short piece: evaluates it into the first-level cache, bounds its k-th magnitude, and selects.
 template <class Ops, class B, class T, class Formula, class I>
-[[gnu::always_inline]] inline bits_t<wide_t<T>> row_body(source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                                                         candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
-                                                         wide_t<T>* values) {
+[[gnu::always_inline]] inline bits_t<wide_t<T>> row_body(source<B, T, Formula> const& from, piece const& p,
+                                                         std::size_t k, candidate_list<wide_t<T>, I>& list,
+                                                         selection_scratch& scratch, I* indices, wide_t<T>* values) {
   using R = wide_t<T>;
   constexpr std::size_t block = block_size<R>;
   row_sink<R> sink{scratch.row_of<R>(), p.begin};
@@ -203,23 +204,25 @@ template <class Ops, class B, class T, class Formula, class I>
 #endif
 
 template <class B, class T, class Formula, class I>
-bits_t<wide_t<T>> row_portable(source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
-                               selection_scratch& scratch, I* indices, wide_t<T>* values) {
+bits_t<wide_t<T>> row_portable(source<B, T, Formula> const& from, piece const& p, std::size_t k,
+                               candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
+                               wide_t<T>* values) {
   return row_body<portable_ops>(from, p, k, list, scratch, indices, values);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class B, class T, class Formula, class I>
-[[gnu::target("avx2,bmi,popcnt")]] bits_t<wide_t<T>> row_avx2(source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                                                              candidate_list<wide_t<T>, I>& list, selection_scratch& scratch,
-                                                              I* indices, wide_t<T>* values) {
+[[gnu::target("avx2,bmi,popcnt")]] bits_t<wide_t<T>> row_avx2(source<B, T, Formula> const& from, piece const& p,
+                                                              std::size_t k, candidate_list<wide_t<T>, I>& list,
+                                                              selection_scratch& scratch, I* indices,
+                                                              wide_t<T>* values) {
   return row_body<avx2_ops>(from, p, k, list, scratch, indices, values);
 }
 
 template <class B, class T, class Formula, class I>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] bits_t<wide_t<T>> row_avx512(
-    source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list, selection_scratch& scratch,
-    I* indices, wide_t<T>* values) {
+    source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
+    selection_scratch& scratch, I* indices, wide_t<T>* values) {
   return row_body<avx512_ops>(from, p, k, list, scratch, indices, values);
 }
 #endif
@@ -231,7 +234,8 @@ template <class B, class T, class Formula, class I>
 /// `row_body` in the instructions of `set`.
 template <class B, class T, class Formula, class I>
 bits_t<wide_t<T>> top_k_of_row(instruction_set set, source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                               candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices, wide_t<T>* values) {
+                               candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
+                               wide_t<T>* values) {
 #if defined(__x86_64__) && defined(__GNUC__)
   if (set == instruction_set::avx512) return row_avx512(from, p, k, list, scratch, indices, values);
   if (set == instruction_set::avx2) return row_avx2(from, p, k, list, scratch, indices, values);
@@ -242,8 +246,9 @@ bits_t<wide_t<T>> top_k_of_row(instruction_set set, source<B, T, Formula> const&
 
 /// Selects the k largest of a piece, 0 < k <= its size, to the front of a list. Returns the k-th magnitude.
 template <class B, class T, class Formula, class I>
-bits_t<wide_t<T>> top_k_of_piece(source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
-                                 selection_scratch& scratch, I* indices, wide_t<T>* values) {
+bits_t<wide_t<T>> top_k_of_piece(source<B, T, Formula> const& from, piece const& p, std::size_t k,
+                                 candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
+                                 wide_t<T>* values) {
   std::size_t const end = p.begin + p.size;
   list.used = 0;
   list.keep = k;

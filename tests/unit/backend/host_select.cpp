@@ -20,8 +20,15 @@ std::vector<piece> mixed(std::size_t n, unsigned seed) {
   std::size_t begin = 0;
   while (begin < n) {
     std::size_t const kind = random() % 5;
-    std::size_t const size = std::min<std::size_t>(n - begin, kind == 0 ? 0 : kind == 1 ? random() % 64 : kind == 2 ? random() % 5000 : kind == 3 ? 768 : random() % 20000);
-    std::size_t const k = size == 0 ? 0 : random() % 7 == 0 ? 0 : random() % 3 == 0 ? random() % (size + 1) : size / 100 + 1;
+    std::size_t const size = std::min<std::size_t>(n - begin, kind == 0   ? 0
+                                                              : kind == 1 ? random() % 64
+                                                              : kind == 2 ? random() % 5000
+                                                              : kind == 3 ? 768
+                                                                          : random() % 20000);
+    std::size_t const k = size == 0           ? 0
+                          : random() % 7 == 0 ? 0
+                          : random() % 3 == 0 ? random() % (size + 1)
+                                              : size / 100 + 1;
     pieces.push_back({begin, size, std::min(k, size), std::min(k, size)});
     begin += size + (random() % 4 == 0 ? random() % 100 : 0) + (size == 0 ? 1 : 0);
   }
@@ -39,7 +46,8 @@ struct checks {
 
 // All verbs on one input.
 template <class T, class I, class Formula>
-void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formula, std::vector<piece> const& pieces, bool in_place) {
+void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formula, std::vector<piece> const& pieces,
+               bool in_place) {
   using R = wide_t<T>;
   std::span<piece const> const view{pieces};
   auto const e = evaluate<T, Formula>(a.gradient, a.before, formula);
@@ -90,7 +98,8 @@ void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formul
       append_first(at, e.accumulators, pieces[p].capacity, kept);
     }
     room<R, I> out{total};
-    backend.select_at_least(a.source(formula, in_place), view, std::span<R const>{thresholds}, out.view(), std::span{counts});
+    backend.select_at_least(a.source(formula, in_place), view, std::span<R const>{thresholds}, out.view(),
+                            std::span{counts});
     check(out.count == kept.indices.size() && out.list() == kept);
     check(out.guarded());
     check(counts == expected_counts);
@@ -125,7 +134,8 @@ template <class T>
 arena<T, topsum::residual_sum<T>> input(pattern what, std::size_t n) {
   arena<T, topsum::residual_sum<T>> a;
   a.gradient = make<T>(what, n, 1);
-  a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<T>(pattern::bell, n, 2) : std::vector<T>(n, T{0});
+  a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<T>(pattern::bell, n, 2)
+                                                                    : std::vector<T>(n, T{0});
   return a;
 }
 
@@ -163,7 +173,8 @@ TEST_CASE("index and value widths mix") {
   auto b = input<double>(pattern::few_levels, 9001);
   for (auto set : instruction_sets()) {
     check_all<float, std::uint64_t>(check, host{set, 10}, a, topsum::residual_sum<float>{}, whole(9001, 90, 90), true);
-    check_all<double, std::uint32_t>(check, host{set, 10}, b, topsum::residual_sum<double>{}, whole(9001, 90, 90), true);
+    check_all<double, std::uint32_t>(check, host{set, 10}, b, topsum::residual_sum<double>{}, whole(9001, 90, 90),
+                                     true);
   }
   CHECK(check.failed == 0);
 }
@@ -177,7 +188,8 @@ TEST_CASE("large pieces are sampled, cut and looked back at without a trace") {
         std::size_t const k = n / 100;
         check_all<float, std::uint32_t>(check, host{set, 100}, a, topsum::residual_sum<float>{}, whole(n, k, k), true);
       }
-      check_all<float, std::uint32_t>(check, host{}, a, topsum::residual_sum<float>{}, whole(n, n / 1000, n / 1000), true);
+      check_all<float, std::uint32_t>(check, host{}, a, topsum::residual_sum<float>{}, whole(n, n / 1000, n / 1000),
+                                      true);
     }
   }
   CHECK(check.failed == 0);
@@ -190,7 +202,8 @@ TEST_CASE("pieces of all sizes, with gaps, are selected each on its own") {
     auto const pieces = mixed(n, seed);
     for (pattern what : {pattern::bell, pattern::few_levels, pattern::nonfinite, pattern::zeros}) {
       auto a = input<float>(what, n);
-      for (auto set : instruction_sets()) check_all<float, std::uint32_t>(check, host{set, 50}, a, topsum::residual_sum<float>{}, pieces, true);
+      for (auto set : instruction_sets())
+        check_all<float, std::uint32_t>(check, host{set, 50}, a, topsum::residual_sum<float>{}, pieces, true);
     }
   }
   CHECK(check.failed == 0);
@@ -209,7 +222,8 @@ TEST_CASE("formulas with no state, a decay, and two states") {
         arena<float, topsum::plain_gradient<float>> none{gradient, {}, {}, {}};
         check_all<float, std::uint32_t>(check, host{set}, none, topsum::plain_gradient<float>{}, pieces, in_place);
         arena<float, topsum::decayed_residual_sum<float>> one{gradient, {state}, {}, {}};
-        check_all<float, std::uint32_t>(check, host{set}, one, topsum::decayed_residual_sum<float>{0.9F}, pieces, in_place);
+        check_all<float, std::uint32_t>(check, host{set}, one, topsum::decayed_residual_sum<float>{0.9F}, pieces,
+                                        in_place);
         arena<float, momentum<float>> two{gradient, {state, other}, {}, {}};
         check_all<float, std::uint32_t>(check, host{set}, two, momentum<float>{0.7F}, pieces, in_place);
       }
@@ -225,7 +239,7 @@ TEST_CASE_TEMPLATE("products are rounded before sums on every path", T, float, d
   T const decay = static_cast<T>(0.3);
   std::vector<T> expected(n);
   for (std::size_t i = 0; i < n; ++i) {
-    T volatile const product = decay * state[i];
+    T const volatile product = decay * state[i];
     expected[i] = product + gradient[i];
   }
   for (auto set : instruction_sets()) {
@@ -260,7 +274,8 @@ TEST_CASE("a guess that was far too high is looked back on, faults and near-over
       a.gradient[i] = bell(random);
       a.before[0][i] = bell(random);
       if (every != 0 && random() % every == 0) a.gradient[i] = std::numeric_limits<float>::infinity();
-      if (random() % 500 == 0) a.gradient[i] = 2e38F, a.before[0][i] = random() % 2 == 0 ? 1e38F : 3e38F;  // fits, overflows
+      if (random() % 500 == 0)
+        a.gradient[i] = 2e38F, a.before[0][i] = random() % 2 == 0 ? 1e38F : 3e38F;  // fits, overflows
     }
     auto const e = evaluate<float>(a.gradient, a.before, formula{});
     for (std::size_t k : {std::size_t{1}, std::size_t{200}, n - 5}) {

@@ -39,10 +39,25 @@ bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
   return same_bits(std::span<T const>{a}, std::span<T const>{b});
 }
 
-enum class pattern { bell, zeros, equal, rising, falling, negative, spikes, one, denormal, few_levels, heavy, nonfinite, all_bad };
-inline constexpr std::array patterns{pattern::bell, pattern::zeros, pattern::equal, pattern::rising, pattern::falling,
-                                     pattern::negative, pattern::spikes, pattern::one, pattern::denormal, pattern::few_levels,
-                                     pattern::heavy, pattern::nonfinite, pattern::all_bad};
+enum class pattern {
+  bell,
+  zeros,
+  equal,
+  rising,
+  falling,
+  negative,
+  spikes,
+  one,
+  denormal,
+  few_levels,
+  heavy,
+  nonfinite,
+  all_bad
+};
+inline constexpr std::array patterns{pattern::bell,     pattern::zeros,      pattern::equal,  pattern::rising,
+                                     pattern::falling,  pattern::negative,   pattern::spikes, pattern::one,
+                                     pattern::denormal, pattern::few_levels, pattern::heavy,  pattern::nonfinite,
+                                     pattern::all_bad};
 
 template <class T>
 std::vector<T> make(pattern what, std::size_t n, unsigned seed) {
@@ -69,7 +84,9 @@ std::vector<T> make(pattern what, std::size_t n, unsigned seed) {
       case pattern::few_levels: x[i] = static_cast<T>(static_cast<int>(random() % 5) - 2); break;
       case pattern::heavy: x[i] = std::exp(b * 20); break;
       case pattern::nonfinite:
-        x[i] = i == 0 || i + 1 == n || random() % 97 == 0 ? bad(random()) : random() % 11 == 0 ? std::numeric_limits<T>::max() * b / 4 : b;
+        x[i] = i == 0 || i + 1 == n || random() % 97 == 0 ? bad(random())
+               : random() % 11 == 0                       ? std::numeric_limits<T>::max() * b / 4
+                                                          : b;
         break;
       case pattern::all_bad: x[i] = bad(i); break;
     }
@@ -87,8 +104,8 @@ struct evaluated {
 };
 
 template <class T, class Formula>
-evaluated<T, Formula> evaluate(std::vector<T> const& gradient, std::array<std::vector<wide_t<T>>, Formula::states> const& states,
-                               Formula formula) {
+evaluated<T, Formula> evaluate(std::vector<T> const& gradient,
+                               std::array<std::vector<wide_t<T>>, Formula::states> const& states, Formula formula) {
   evaluated<T, Formula> e{std::vector<wide_t<T>>(gradient.size()), states, {}};
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     std::array<wide_t<T>, Formula::states> s;
@@ -109,7 +126,9 @@ template <class R, class I>
 struct list_of {
   std::vector<I> indices;
   std::vector<R> values;
-  friend bool operator==(list_of const& a, list_of const& b) { return a.indices == b.indices && same_bits(a.values, b.values); }
+  friend bool operator==(list_of const& a, list_of const& b) {
+    return a.indices == b.indices && same_bits(a.values, b.values);
+  }
 };
 
 // Of the positions given, the k first: larger magnitude first, ties to the smaller index. Appended in index order.
@@ -133,7 +152,8 @@ void append_first(std::vector<std::size_t> at, std::vector<R> const& x, std::siz
 template <class R, class I>
 struct room {
   static constexpr std::size_t guard = 80;
-  explicit room(std::size_t capacity) : indices(capacity + guard, I{77}), values(capacity + guard, R{77}), capacity_{capacity} {}
+  explicit room(std::size_t capacity)
+      : indices(capacity + guard, I{77}), values(capacity + guard, R{77}), capacity_{capacity} {}
   topsum::entries_view<host, R, I> view() {
     return {std::span{indices}.first(capacity_), std::span{values}.first(capacity_), {&count, 1}};
   }
