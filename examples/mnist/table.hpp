@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -30,8 +31,11 @@ struct table_row {
 [[nodiscard]] inline std::string spaced(double number) {
   char digits[64];
   std::snprintf(digits, sizeof digits, "%.0f", number);
-  std::string text = digits;
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, " ");
+  std::string text;
+  for (std::size_t left = std::strlen(digits), at = 0; left > 0; --left, ++at) {
+    if (at > 0 && left % 3 == 0) text.push_back(' ');
+    text.push_back(digits[at]);
+  }
   return text;
 }
 
