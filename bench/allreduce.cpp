@@ -7,8 +7,8 @@
 // the baseline, so that both see the same machine; the table shows the median over rounds. Each rank's gradient is fresh in
 // every step: three recorded Laplace gradients in turn, copied outside the timed part. `ratio` is time over the baseline's.
 
-#include <topsum/topsum.hpp>
 #include <topsum/testing/inputs.hpp>
+#include <topsum/topsum.hpp>
 #include <topsum/transport/mpi.hpp>
 
 #include <mpi.h>
@@ -43,7 +43,8 @@ class bench {
  public:
   bench(settings const& chosen, topsum::mpi::communicator comm) : chosen_{chosen}, comm_{std::move(comm)} {
     for (std::uint64_t i = 0; i < 3; ++i) {
-      fresh_.push_back(topsum::laws::make_input<float>(topsum::laws::input::laplace, chosen.n, 100 * i + static_cast<std::uint64_t>(comm_.rank())));
+      fresh_.push_back(topsum::laws::make_input<float>(topsum::laws::input::laplace, chosen.n,
+                                                       100 * i + static_cast<std::uint64_t>(comm_.rank())));
     }
     gradient_ = fresh_[0];
   }
@@ -52,7 +53,8 @@ class bench {
   double seconds(std::function<void(std::vector<float>&)> const& step) {
     double sum = 0;
     for (int i = 0; i < period; ++i) {
-      std::copy(fresh_[static_cast<std::size_t>(i % 3)].begin(), fresh_[static_cast<std::size_t>(i % 3)].end(), gradient_.begin());
+      std::copy(fresh_[static_cast<std::size_t>(i % 3)].begin(), fresh_[static_cast<std::size_t>(i % 3)].end(),
+                gradient_.begin());
       MPI_Barrier(MPI_COMM_WORLD);
       auto const start = std::chrono::steady_clock::now();
       step(gradient_);
@@ -89,11 +91,15 @@ class bench {
     }
     if (comm_.rank() != 0) return;
     if (chosen_.json) {
-      std::printf("{\"name\": \"%s\", \"n\": %zu, \"density\": %g, \"ranks\": %d, \"seconds\": %.6g, \"ratio_to_baseline\": %.4g, \"bytes\": %llu}\n", one.name.c_str(),
-                  chosen_.n, chosen_.density, comm_.size(), median(theirs), median(ratios), static_cast<unsigned long long>(last.bytes));
+      std::printf(
+          "{\"name\": \"%s\", \"n\": %zu, \"density\": %g, \"ranks\": %d, \"seconds\": %.6g, \"ratio_to_baseline\": "
+          "%.4g, \"bytes\": %llu}\n",
+          one.name.c_str(), chosen_.n, chosen_.density, comm_.size(), median(theirs), median(ratios),
+          static_cast<unsigned long long>(last.bytes));
     } else {
-      std::printf("%-34s %9.2f %9.2f %9.2f %9.2f %8.3f %11llu %8.2f %%\n", one.name.c_str(), 1e3 * median(theirs), 1e3 * median(parts[0]), 1e3 * median(parts[1]),
-                  1e3 * median(parts[2]), median(ratios), static_cast<unsigned long long>(last.bytes), 100 * last.share_of_dense());
+      std::printf("%-34s %9.2f %9.2f %9.2f %9.2f %8.3f %11llu %8.2f %%\n", one.name.c_str(), 1e3 * median(theirs),
+                  1e3 * median(parts[0]), 1e3 * median(parts[1]), 1e3 * median(parts[2]), median(ratios),
+                  static_cast<unsigned long long>(last.bytes), 100 * last.share_of_dense());
     }
     std::fflush(stdout);
   }
@@ -112,13 +118,15 @@ class bench {
 
 template <class... Stages>
 contestant in_place(std::string name, topsum::mpi::communicator const& comm, std::size_t n, Stages const&... stages) {
-  auto plan = std::make_shared<decltype(topsum::plan_allreduce<float>(comm, n, stages...))>(topsum::plan_allreduce<float>(comm, n, stages...));
+  auto plan = std::make_shared<decltype(topsum::plan_allreduce<float>(comm, n, stages...))>(
+      topsum::plan_allreduce<float>(comm, n, stages...));
   return {std::move(name), [plan](std::vector<float>& g) { return (*plan)(g); }};
 }
 
 template <class... Stages>
 contestant as_entries(std::string name, topsum::mpi::communicator const& comm, std::size_t n, Stages const&... stages) {
-  auto plan = std::make_shared<decltype(topsum::plan_allreduce<float>(comm, n, stages...))>(topsum::plan_allreduce<float>(comm, n, stages...));
+  auto plan = std::make_shared<decltype(topsum::plan_allreduce<float>(comm, n, stages...))>(
+      topsum::plan_allreduce<float>(comm, n, stages...));
   return {std::move(name), [plan](std::vector<float>& g) { return plan->sparse(g).report; }};
 }
 
@@ -150,8 +158,10 @@ int main(int argc, char** argv) {
   auto const comm = mpi.world();
   bench b{s, comm};
   if (comm.rank() == 0 && !s.json) {
-    std::printf("n = %zu floats, density %g, %d ranks; milliseconds a step, mean over %d steps, median of %d rounds\n", s.n, s.density, comm.size(), period, s.rounds);
-    std::printf("%-34s %9s %9s %9s %9s %8s %11s %10s\n", "", "step", "select", "exchange", "apply", "ratio", "bytes sent", "of dense");
+    std::printf("n = %zu floats, density %g, %d ranks; milliseconds a step, mean over %d steps, median of %d rounds\n",
+                s.n, s.density, comm.size(), period, s.rounds);
+    std::printf("%-34s %9s %9s %9s %9s %8s %11s %10s\n", "", "step", "select", "exchange", "apply", "ratio",
+                "bytes sent", "of dense");
   }
   using namespace topsum;
   top_k const exact{.density = s.density};

@@ -21,10 +21,10 @@ void work(topsum::local::communicator ranks) {
   topsum::layout const shapes{{"fc1.weight", {512, 784}}, {"fc1.bias", {512}}};
 
   // Collective, once: checks everything, agrees with all ranks, allocates all memory.
-  auto reduce = topsum::plan_allreduce<float>(ranks, shapes,                      //
-                                              topsum::top_k{.density = 0.01},     // what to select
-                                              topsum::error_feedback{},           // what to do with the rest
-                                              topsum::ok_topk{});                 // how messages travel
+  auto reduce = topsum::plan_allreduce<float>(ranks, shapes,                   //
+                                              topsum::top_k{.density = 0.01},  // what to select
+                                              topsum::error_feedback{},        // what to do with the rest
+                                              topsum::ok_topk{});              // how messages travel
 
   std::vector<float> gradient(shapes.size());
   for (unsigned step = 0; step < 3; ++step) {
@@ -34,7 +34,8 @@ void work(topsum::local::communicator ranks) {
 
     if (ranks.rank() == 0) {
       std::printf("step %u: %zu of %zu values travel, gradient[500] = %.3f, at most 8 %% of dense bytes: %s\n", step,
-                  report.selected, report.n, static_cast<double>(gradient[500]), report.share_of_dense() < 0.08 ? "yes" : "no");
+                  report.selected, report.n, static_cast<double>(gradient[500]),
+                  report.share_of_dense() < 0.08 ? "yes" : "no");
     }
   }
 }

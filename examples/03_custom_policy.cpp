@@ -2,8 +2,8 @@
 // A rule of one's own: a struct that opts in by its tag and says, in a backend's verbs, which entries it selects.
 // The library's laws then check it as they check its own rules. The rules for writing one: docs/writing-a-policy.md.
 
-#include <topsum/topsum.hpp>
 #include <topsum/testing/laws.hpp>
+#include <topsum/topsum.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,9 +14,9 @@ namespace {
 /// Selects the values above a bound in one slice of the positions a step: every `slices`-th, beginning with the step's own.
 /// What a slice holds beyond `k` entries is cut by magnitude, as everywhere.
 struct sliced_threshold {
-  using stage_tag = topsum::rule_tag;                             // the slot that it fills
-  static constexpr std::string_view name = "sliced_threshold";    // for messages; ranks compare it
-  static constexpr bool fixed_count = false;                      // how many it selects depends on the data
+  using stage_tag = topsum::rule_tag;                           // the slot that it fills
+  static constexpr std::string_view name = "sliced_threshold";  // for messages; ranks compare it
+  static constexpr bool fixed_count = false;                    // how many it selects depends on the data
 
   double at_least = 0.5;  ///< magnitude from which a value travels, above 0
   std::size_t slices = 4;
@@ -42,9 +42,8 @@ struct sliced_threshold {
               state<B, R> const&, state<B, R>&, topsum::entries_view<B, R, I> out) const {
     backend.select_if(
         from, pieces,
-        [bound = topsum::magnitude(static_cast<R>(at_least)), m = slices, mine = step % slices](std::size_t position, R x) {
-          return position % m == mine && topsum::magnitude(x) >= bound;
-        },
+        [bound = topsum::magnitude(static_cast<R>(at_least)), m = slices, mine = step % slices](
+            std::size_t position, R x) { return position % m == mine && topsum::magnitude(x) >= bound; },
         out);
   }
 
@@ -69,12 +68,15 @@ int main() {
 
   // Used like the library's own, under any scope and with any exchange.
   topsum::local::run(2, [&](topsum::local::communicator ranks) {
-    auto reduce = topsum::plan_allreduce<float>(ranks, shapes, topsum::layer_wise{sliced_threshold{.slices = 2}}, topsum::gather_all{});
+    auto reduce = topsum::plan_allreduce<float>(ranks, shapes, topsum::layer_wise{sliced_threshold{.slices = 2}},
+                                                topsum::gather_all{});
     std::vector<float> gradient(shapes.size(), 0.1F);
     for (std::size_t i = 0; i < 20; ++i) gradient[i] = 1;
     for (int step = 0; step < 2; ++step) {
       auto const report = reduce(gradient);
-      if (ranks.rank() == 0) std::printf("step %d: %zu entries selected, gradient[0] = %g, gradient[1] = %g\n", step, report.selected, static_cast<double>(gradient[0]), static_cast<double>(gradient[1]));
+      if (ranks.rank() == 0)
+        std::printf("step %d: %zu entries selected, gradient[0] = %g, gradient[1] = %g\n", step, report.selected,
+                    static_cast<double>(gradient[0]), static_cast<double>(gradient[1]));
       std::ranges::fill(gradient, 0.0F);
     }
   });

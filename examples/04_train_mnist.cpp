@@ -21,7 +21,8 @@ using reduce_function = std::function<mnist::reduction_cost(std::span<float>)>;
 
 /// A plan as a function of the gradient. The stages are chosen here, at run time; each branch is a pipeline of its own.
 template <class... Stages>
-reduce_function reduce_with(topsum::mpi::communicator const& comm, topsum::layout const& shapes, Stages const&... stages) {
+reduce_function reduce_with(topsum::mpi::communicator const& comm, topsum::layout const& shapes,
+                            Stages const&... stages) {
   using plan_type = decltype(topsum::plan_allreduce<float>(comm, shapes, stages...));
   auto plan = std::make_shared<plan_type>(topsum::plan_allreduce<float>(comm, shapes, stages...));
   return [plan](std::span<float> gradient) {
@@ -31,7 +32,8 @@ reduce_function reduce_with(topsum::mpi::communicator const& comm, topsum::layou
 }
 
 template <class Policy>
-reduce_function choose_exchange(mnist::options const& chosen, topsum::mpi::communicator const& comm, topsum::layout const& shapes, Policy const& policy) {
+reduce_function choose_exchange(mnist::options const& chosen, topsum::mpi::communicator const& comm,
+                                topsum::layout const& shapes, Policy const& policy) {
   switch (chosen.exchange) {
     case mnist::exchange_kind::dense: return reduce_with(comm, shapes, topsum::dense{});
     case mnist::exchange_kind::gather_all: return reduce_with(comm, shapes, policy, topsum::gather_all{});
@@ -41,13 +43,17 @@ reduce_function choose_exchange(mnist::options const& chosen, topsum::mpi::commu
 }
 
 template <class Rule>
-reduce_function choose_policy(mnist::options const& chosen, topsum::mpi::communicator const& comm, topsum::layout const& shapes, Rule const& rule) {
-  if (chosen.policy == mnist::policy_kind::layer_wise) return choose_exchange(chosen, comm, shapes, topsum::layer_wise{rule});
+reduce_function choose_policy(mnist::options const& chosen, topsum::mpi::communicator const& comm,
+                              topsum::layout const& shapes, Rule const& rule) {
+  if (chosen.policy == mnist::policy_kind::layer_wise)
+    return choose_exchange(chosen, comm, shapes, topsum::layer_wise{rule});
   return choose_exchange(chosen, comm, shapes, topsum::global{rule});
 }
 
-reduce_function choose(mnist::options const& chosen, topsum::mpi::communicator const& comm, topsum::layout const& shapes) {
-  if (chosen.rule == mnist::rule_kind::top_k) return choose_policy(chosen, comm, shapes, topsum::top_k{.density = chosen.density});
+reduce_function choose(mnist::options const& chosen, topsum::mpi::communicator const& comm,
+                       topsum::layout const& shapes) {
+  if (chosen.rule == mnist::rule_kind::top_k)
+    return choose_policy(chosen, comm, shapes, topsum::top_k{.density = chosen.density});
   return choose_policy(chosen, comm, shapes, topsum::reused_threshold{.density = chosen.density});
 }
 
@@ -67,7 +73,9 @@ void train_all(mnist::options const& chosen, topsum::mpi::communicator const& co
   std::vector<mnist::table_row> rows;
   for (auto const& [name, options] : mnist::runs_of(chosen)) {
     mnist::multilayer_perceptron model{options.seed};
-    if (comm.rank() == 0) print(name + ", " + std::to_string(comm.size()) + " ranks, " + std::to_string(model.parameters().size()) + " parameters");
+    if (comm.rank() == 0)
+      print(name + ", " + std::to_string(comm.size()) + " ranks, " + std::to_string(model.parameters().size()) +
+            " parameters");
     auto const reduce = choose(options, comm, layout_of(model.tensors()));
     rows.push_back({name, mnist::train(model, data, options, comm.rank(), comm.size(), reduce, print)});
   }
@@ -82,7 +90,8 @@ int main(int argc, char** argv) {
     topsum::mpi::session mpi{argc, argv};
     auto const comm = mpi.world();
     rank = comm.rank();
-    auto const chosen = mnist::parse_options(std::span<char const* const>{argv + 1, static_cast<std::size_t>(argc - 1)});
+    auto const chosen = mnist::parse_options(
+        std::span<char const* const>{argv + 1, static_cast<std::size_t>(argc - 1)});
     if (chosen.help) {
       if (rank == 0) print(mnist::usage);
       return 0;

@@ -30,7 +30,8 @@ template <class... S>
 struct chosen {
   using exchange = pick_t<exchange_tag, ok_topk, S...>;
   using selection = pick_t<selection_tag, global<top_k>, S...>;
-  using residual = pick_t<residual_tag, std::conditional_t<exchange::kind == exchange_kind::dense, no_residual, error_feedback>, S...>;
+  using residual = pick_t<
+      residual_tag, std::conditional_t<exchange::kind == exchange_kind::dense, no_residual, error_feedback>, S...>;
   using codec = pick_t<codec_tag, raw, S...>;
   using reduction = pick_t<reduction_tag, mean, S...>;
   using backend = pick_t<backend_tag, host, S...>;
@@ -41,14 +42,15 @@ template <class... S>
 inline constexpr bool every_keyword_has_a_slot = (plan_slots::hold<S> && ...);
 
 template <class... S>
-inline constexpr bool every_slot_is_filled_once =
-    filled<selection_tag, S...> <= 1 && filled<residual_tag, S...> <= 1 && filled<codec_tag, S...> <= 1 &&
-    filled<exchange_tag, S...> <= 1 && filled<reduction_tag, S...> <= 1 && filled<backend_tag, S...> <= 1 &&
-    filled<index_tag, S...> <= 1 && filled<nonfinite_tag, S...> <= 1;
+inline constexpr bool every_slot_is_filled_once = filled<selection_tag, S...> <= 1 && filled<residual_tag, S...> <= 1 &&
+                                                  filled<codec_tag, S...> <= 1 && filled<exchange_tag, S...> <= 1 &&
+                                                  filled<reduction_tag, S...> <= 1 && filled<backend_tag, S...> <= 1 &&
+                                                  filled<index_tag, S...> <= 1 && filled<nonfinite_tag, S...> <= 1;
 
 template <class T, class C, class... S>
 [[nodiscard]] consteval bool is_plannable() {
-  if constexpr (!value_type<T> || !transport<C> || !every_keyword_has_a_slot<S...> || !every_slot_is_filled_once<S...>) {
+  if constexpr (!value_type<T> || !transport<C> || !every_keyword_has_a_slot<S...> ||
+                !every_slot_is_filled_once<S...>) {
     return false;
   } else if constexpr (!exchange<pick_t<exchange_tag, ok_topk, S...>>) {
     return false;
@@ -59,8 +61,9 @@ template <class T, class C, class... S>
     if constexpr (!backend<B> || !index_type<I>) {
       return false;
     } else {
-      return reaches<C, B> && selection_policy<typename choice::selection, B, T, I> && residual_store<typename choice::residual, B, T, I> &&
-             codec<typename choice::codec, B, wide_t<T>, I> && reduction<typename choice::reduction>;
+      return reaches<C, B> && selection_policy<typename choice::selection, B, T, I> &&
+             residual_store<typename choice::residual, B, T, I> && codec<typename choice::codec, B, wide_t<T>, I> &&
+             reduction<typename choice::reduction>;
     }
   }
 }
@@ -86,34 +89,60 @@ concept plannable = detail::is_plannable<T, C, S...>();
 /// stages, types or k), errc::out_of_memory; errc::transport or errc::timeout where ranks cannot be reached.
 template <class T, class C, class... S>
 [[nodiscard]] auto plan_allreduce(C comm, layout const& shapes, S const&... stages) {
-  static_assert(value_type<T>, "topsum: the value type T of plan_allreduce<T> is not a gradient's value: use float or double, or specialise topsum::value_traits for it");
-  static_assert(transport<C>, "topsum: the first argument of plan_allreduce is not a transport: pass a topsum::local::communicator or a topsum::mpi::communicator");
-  static_assert(detail::every_keyword_has_a_slot<S...>, "topsum: an argument of plan_allreduce is not a stage: every stage names its slot with `using stage_tag = topsum::selection_tag;` or the like");
-  static_assert(detail::filled<selection_tag, S...> <= 1, "topsum: the selection slot is given twice: pass one selection policy, or one rule");
-  static_assert(detail::filled<residual_tag, S...> <= 1, "topsum: the residual slot is given twice: pass one residual store");
+  static_assert(value_type<T>,
+                "topsum: the value type T of plan_allreduce<T> is not a gradient's value: use float or double, or "
+                "specialise topsum::value_traits for it");
+  static_assert(transport<C>,
+                "topsum: the first argument of plan_allreduce is not a transport: pass a topsum::local::communicator "
+                "or a topsum::mpi::communicator");
+  static_assert(detail::every_keyword_has_a_slot<S...>,
+                "topsum: an argument of plan_allreduce is not a stage: every stage names its slot with `using "
+                "stage_tag = topsum::selection_tag;` or the like");
+  static_assert(detail::filled<selection_tag, S...> <= 1,
+                "topsum: the selection slot is given twice: pass one selection policy, or one rule");
+  static_assert(detail::filled<residual_tag, S...> <= 1,
+                "topsum: the residual slot is given twice: pass one residual store");
   static_assert(detail::filled<codec_tag, S...> <= 1, "topsum: the codec slot is given twice: pass one codec");
   static_assert(detail::filled<exchange_tag, S...> <= 1, "topsum: the exchange slot is given twice: pass one exchange");
-  static_assert(detail::filled<reduction_tag, S...> <= 1, "topsum: the reduction slot is given twice: pass one reduction");
+  static_assert(detail::filled<reduction_tag, S...> <= 1,
+                "topsum: the reduction slot is given twice: pass one reduction");
   static_assert(detail::filled<backend_tag, S...> <= 1, "topsum: the backend slot is given twice: pass one backend");
-  static_assert(detail::filled<index_tag, S...> <= 1, "topsum: the index type is given twice: pass one topsum::index<I>{}");
-  static_assert(detail::filled<nonfinite_tag, S...> <= 1, "topsum: the non-finite policy is given twice: pass one topsum::on_nonfinite");
-  if constexpr (value_type<T> && transport<C> && detail::every_keyword_has_a_slot<S...> && detail::every_slot_is_filled_once<S...>) {
+  static_assert(detail::filled<index_tag, S...> <= 1,
+                "topsum: the index type is given twice: pass one topsum::index<I>{}");
+  static_assert(detail::filled<nonfinite_tag, S...> <= 1,
+                "topsum: the non-finite policy is given twice: pass one topsum::on_nonfinite");
+  if constexpr (value_type<T> && transport<C> && detail::every_keyword_has_a_slot<S...> &&
+                detail::every_slot_is_filled_once<S...>) {
     using X = detail::pick_t<exchange_tag, ok_topk, S...>;
-    static_assert(exchange<X>, "topsum: the exchange slot's stage does not satisfy topsum::exchange; the lines below name what is missing");
+    static_assert(
+        exchange<X>,
+        "topsum: the exchange slot's stage does not satisfy topsum::exchange; the lines below name what is missing");
     if constexpr (exchange<X>) {
       using choice = detail::chosen<S...>;
       using B = typename choice::backend;
       using I = typename choice::index;
-      static_assert(backend<B>, "topsum: the backend slot's stage does not satisfy topsum::backend; the lines below name what is missing");
+      static_assert(
+          backend<B>,
+          "topsum: the backend slot's stage does not satisfy topsum::backend; the lines below name what is missing");
       static_assert(index_type<I>, "topsum: the index type is neither std::uint32_t nor std::uint64_t");
       if constexpr (backend<B> && index_type<I>) {
-        static_assert(reaches<C, B>, "topsum: the transport cannot move the backend's memory; the lines below name what is missing");
-        static_assert(selection_policy<typename choice::selection, B, T, I>, "topsum: the selection slot's stage does not satisfy topsum::selection_policy (or its rule topsum::selection_rule); the lines below name what is missing");
-        static_assert(residual_store<typename choice::residual, B, T, I>, "topsum: the residual slot's stage does not satisfy topsum::residual_store; the lines below name what is missing");
-        static_assert(codec<typename choice::codec, B, wide_t<T>, I>, "topsum: the codec slot's stage does not satisfy topsum::codec; the lines below name what is missing");
-        static_assert(reduction<typename choice::reduction>, "topsum: the reduction slot's stage does not satisfy topsum::reduction; the lines below name what is missing");
+        static_assert(reaches<C, B>,
+                      "topsum: the transport cannot move the backend's memory; the lines below name what is missing");
+        static_assert(selection_policy<typename choice::selection, B, T, I>,
+                      "topsum: the selection slot's stage does not satisfy topsum::selection_policy (or its rule "
+                      "topsum::selection_rule); the lines below name what is missing");
+        static_assert(residual_store<typename choice::residual, B, T, I>,
+                      "topsum: the residual slot's stage does not satisfy topsum::residual_store; the lines below name "
+                      "what is missing");
+        static_assert(
+            codec<typename choice::codec, B, wide_t<T>, I>,
+            "topsum: the codec slot's stage does not satisfy topsum::codec; the lines below name what is missing");
+        static_assert(reduction<typename choice::reduction>,
+                      "topsum: the reduction slot's stage does not satisfy topsum::reduction; the lines below name "
+                      "what is missing");
         if constexpr (plannable<T, C, S...>) {
-          using plan_type = plan<T, C, B, I, typename choice::selection, typename choice::residual, typename choice::codec, X, typename choice::reduction>;
+          using plan_type = plan<T, C, B, I, typename choice::selection, typename choice::residual,
+                                 typename choice::codec, X, typename choice::reduction>;
           return plan_type{std::move(comm),
                            shapes,
                            detail::pick<backend_tag>(B{}, stages...),

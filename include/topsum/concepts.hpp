@@ -51,24 +51,25 @@ concept index_type = std::same_as<I, std::uint32_t> || std::same_as<I, std::uint
 /// 1. `allocate` gives uninitialised memory.  2. Verbs take effect in the order of their calls.
 /// 3. A verb may be queued; `wait` and `read` return when all queued verbs have run.
 template <class B>
-concept memory_backend = requires(B& b, std::size_t n, float const* p,
-                                  typename B::template span<float> s, typename B::template span<float const> c,
-                                  host_span<float> out, host_span<float const> in,
-                                  typename B::template span<std::byte> w, typename B::template span<std::byte const> r) {
+concept memory_backend = requires(B& b, std::size_t n, float const* p, typename B::template span<float> s,
+                                  typename B::template span<float const> c, host_span<float> out,
+                                  host_span<float const> in, typename B::template span<std::byte> w,
+                                  typename B::template span<std::byte const> r) {
   { b.template allocate<float>(n) } -> std::same_as<typename B::template buffer<float>>;
   { b.allocated_bytes() } -> std::convertible_to<std::size_t>;
   { s.size() } -> std::convertible_to<std::size_t>;
   { s.subspan(n, n) } -> std::convertible_to<typename B::template span<float>>;
   { s } -> std::convertible_to<typename B::template span<float const>>;
   b.fill(s, 1.0F);
-  b.copy(c, s);    // same type
-  b.pack(c, w);    // values -> bytes
-  b.unpack(r, s);  // bytes -> values
-  b.write(in, s);  // host -> here
-  b.read(c, out);  // here -> host; waits
+  b.copy(c, s);                          // same type
+  b.pack(c, w);                          // values -> bytes
+  b.unpack(r, s);                        // bytes -> values
+  b.write(in, s);                        // host -> here
+  b.read(c, out);                        // here -> host; waits
   { b.read(c) } -> std::same_as<float>;  // a scalar is a span of one
   b.wait();
-  b.for_each(n, [](std::size_t, float& x) { x += 1; }, s);  // elementwise, over spans of at least n
+  b.for_each(
+      n, [](std::size_t, float& x) { x += 1; }, s);  // elementwise, over spans of at least n
 };
 
 /// Verbs over n values: each evaluates the whole source exactly once (`core/source.hpp`), in one pass over memory.
@@ -81,14 +82,15 @@ concept memory_backend = requires(B& b, std::size_t n, float const* p,
 /// 3. `select_if`: the elements for which `predicate(position, x)` holds, the first `capacity` of them in that order.
 /// 4. `accumulate`: no selection; `out[i]` is the accumulator.
 template <class B, class T = float, class I = std::uint32_t>
-concept selecting_backend = requires(B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
-                                     entries_view<B, wide_t<T>, I> out, typename B::template span<wide_t<T>> dense,
-                                     typename B::template span<wide_t<T> const> thresholds,
-                                     typename B::template span<std::size_t> counts) {
+concept selecting_backend = requires(
+    B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
+    entries_view<B, wide_t<T>, I> out, typename B::template span<wide_t<T>> dense,
+    typename B::template span<wide_t<T> const> thresholds, typename B::template span<std::size_t> counts) {
   b.template reserve_selection<wide_t<T>, I>(pieces);  // scratch for these pieces; allocates, once
   b.select_top_k(from, pieces, out, dense);
   b.select_at_least(from, pieces, thresholds, out, counts);
-  b.select_if(from, pieces, [](std::size_t, wide_t<T>) { return true; }, out);
+  b.select_if(
+      from, pieces, [](std::size_t, wide_t<T>) { return true; }, out);
   b.accumulate(from, dense);
 };
 
@@ -105,13 +107,12 @@ concept selecting_backend = requires(B& b, source<B, T, decayed_residual_sum<T>>
 ///    the list and sets fault to 1.
 /// 10. `subtract`, `add`, `assign`: dense[index] -=, +=, = value.  11. `divide`: values /= divisor.
 template <class B, class R = float, class I = std::uint32_t>
-concept list_backend = requires(B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
-                                std::span<entries_view<B, R, I> const> lists, int width,
-                                typename B::template span<R> dense, typename B::template span<I> bins,
-                                typename B::template span<std::uint64_t> positions,
-                                typename B::template span<std::uint64_t const> bounds,
-                                typename B::template span<std::size_t> counts,
-                                typename B::template span<std::uint32_t> fault) {
+concept list_backend = requires(
+    B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
+    std::span<entries_view<B, R, I> const> lists, int width, typename B::template span<R> dense,
+    typename B::template span<I> bins, typename B::template span<std::uint64_t> positions,
+    typename B::template span<std::uint64_t const> bounds, typename B::template span<std::size_t> counts,
+    typename B::template span<std::uint32_t> fault) {
   b.template reserve_lists<R, I>(k, k);  // lists merged at once, longest list of top_of; allocates, once
   b.merge_sum(lists, out);
   b.top_of(a, k, out);
@@ -149,32 +150,35 @@ concept stage_for = std::copy_constructible<S> && std::same_as<stage_tag_t<S>, T
 /// 1. At most `capacity` entries a piece, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
 /// 4. The same input, step and state give the same entries.  5. Every size from 0, every input, all zeros included.
 template <class S, class B, class T = float, class I = std::uint32_t>
-concept selection_rule =
-    stage_for<S, rule_tag> &&
-    requires(S const& s, B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
-             std::uint64_t step, typename S::template state<B, wide_t<T>> const& before,
-             typename S::template state<B, wide_t<T>>& after, entries_view<B, wide_t<T>, I> out, std::size_t size) {
-      { S::fixed_count } -> std::convertible_to<bool>;
-      { s.count(size) } -> std::same_as<std::size_t>;     // k for a piece of `size` values
-      { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
-      typename S::template state<B, wide_t<T>>;
-      requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
-      s.select(b, from, pieces, step, before, after, out);
-    };
+concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
+                                                            source<B, T, decayed_residual_sum<T>> const& from,
+                                                            std::span<piece const> pieces, std::uint64_t step,
+                                                            typename S::template state<B, wide_t<T>> const& before,
+                                                            typename S::template state<B, wide_t<T>>& after,
+                                                            entries_view<B, wide_t<T>, I> out, std::size_t size) {
+  { S::fixed_count } -> std::convertible_to<bool>;
+  { s.count(size) } -> std::same_as<std::size_t>;     // k for a piece of `size` values
+  { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
+  typename S::template state<B, wide_t<T>>;
+  requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+  s.select(b, from, pieces, step, before, after, out);
+};
 
 /// What a step selects: a scope with a rule, or a policy of your own. Laws as for a rule, and
 /// 1. pieces lie in the layout, in order, without overlap.
 template <class S, class B, class T = float, class I = std::uint32_t>
-concept selection_policy =
-    stage_for<S, selection_tag> &&
-    requires(S const& s, B& b, layout const& shapes, source<B, T, decayed_residual_sum<T>> const& from,
-             std::span<piece const> pieces, std::uint64_t step, typename S::template state<B, wide_t<T>> const& before,
-             typename S::template state<B, wide_t<T>>& after, entries_view<B, wide_t<T>, I> out) {
-      { S::fixed_count } -> std::convertible_to<bool>;
-      { s.pieces(shapes) } -> std::same_as<std::vector<piece>>;
-      requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
-      s.select(b, from, pieces, step, before, after, out);
-    };
+concept selection_policy = stage_for<S, selection_tag> && requires(
+                                                              S const& s, B& b, layout const& shapes,
+                                                              source<B, T, decayed_residual_sum<T>> const& from,
+                                                              std::span<piece const> pieces, std::uint64_t step,
+                                                              typename S::template state<B, wide_t<T>> const& before,
+                                                              typename S::template state<B, wide_t<T>>& after,
+                                                              entries_view<B, wide_t<T>, I> out) {
+  { S::fixed_count } -> std::convertible_to<bool>;
+  { s.pieces(shapes) } -> std::same_as<std::vector<piece>>;
+  requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+  s.select(b, from, pieces, step, before, after, out);
+};
 
 /// A policy that applies one rule to pieces of its making.
 template <class S, class B, class T = float, class I = std::uint32_t>
@@ -186,18 +190,18 @@ concept selection_scope = selection_policy<S, B, T, I> && requires(S const& s) {
 /// 1. Sum of residuals and applied entries = accumulators.  2. Nothing non-finite is ever stored.
 /// 3. A step without `commit` leaves the finite gradients in the residual, or (`rolls_back`) no trace.
 template <class S, class B, class T = float, class I = std::uint32_t>
-concept residual_store =
-    stage_for<S, residual_tag> &&
-    requires(S const& s, B& b, std::size_t n, typename S::template state<B, T>& memory,
-             typename B::template span<T const> gradient, typename B::template span<nonfinite_record> fault,
-             entries_view<B, wide_t<T>, I> list) {
-      { S::keeps } -> std::convertible_to<bool>;  // whether anything is kept at all
-      requires std::constructible_from<typename S::template state<B, T>, B&, std::size_t, S const&>;
-      s.template accumulate<B, T>(b, gradient, memory, fault);  // -> source<B, T, ...>
-      s.keep(b, memory, list);                   // these entries were applied, with these values
-      s.keep_nothing(b, memory);                 // all of the accumulator was applied
-      s.commit(memory);
-    };
+concept residual_store = stage_for<S, residual_tag> && requires(S const& s, B& b, std::size_t n,
+                                                                typename S::template state<B, T>& memory,
+                                                                typename B::template span<T const> gradient,
+                                                                typename B::template span<nonfinite_record> fault,
+                                                                entries_view<B, wide_t<T>, I> list) {
+  { S::keeps } -> std::convertible_to<bool>;  // whether anything is kept at all
+  requires std::constructible_from<typename S::template state<B, T>, B&, std::size_t, S const&>;
+  s.template accumulate<B, T>(b, gradient, memory, fault);  // -> source<B, T, ...>
+  s.keep(b, memory, list);                                  // these entries were applied, with these values
+  s.keep_nothing(b, memory);                                // all of the accumulator was applied
+  s.commit(memory);
+};
 
 /// Entries <-> bytes. The size is a function of (count, first, extent) alone, so that receivers know it from the count.
 /// `decode` fills the list and checks every count and index it reads: a message that fails empties it and sets `fault`.
@@ -207,7 +211,8 @@ template <class S, class B, class R = float, class I = std::uint32_t>
 concept codec = stage_for<S, codec_tag> &&
                 requires(S const& s, B& b, entries_run<B, R, I> run, entries_view<B, R, I> list, std::size_t count,
                          std::size_t first, std::size_t extent, typename B::template span<std::byte> out,
-                         typename B::template span<std::byte const> in, typename B::template span<std::uint32_t> fault) {
+                         typename B::template span<std::byte const> in,
+                         typename B::template span<std::uint32_t> fault) {
                   { S::lossless } -> std::convertible_to<bool>;
                   { s.template bytes<R, I>(count, first, extent) } -> std::same_as<std::size_t>;
                   { s.template bytes_at_most<R, I>(count, count, extent) } -> std::same_as<std::size_t>;
@@ -217,11 +222,11 @@ concept codec = stage_for<S, codec_tag> &&
 
 /// Who selects what is applied (`docs/exchanges.md` says which promises of a scope survive which kind).
 enum class exchange_kind : unsigned char {
-  dense,         ///< no selection: the whole accumulator is applied
-  union_of,      ///< every selected entry is applied
-  reselecting,   ///< owners select again by magnitude, k of the whole
-  quota,         ///< owners select a fixed number each
-  aligned        ///< all ranks agree on one support first
+  dense,        ///< no selection: the whole accumulator is applied
+  union_of,     ///< every selected entry is applied
+  reselecting,  ///< owners select again by magnitude, k of the whole
+  quota,        ///< owners select a fixed number each
+  aligned       ///< all ranks agree on one support first
 };
 
 /// The schedule of messages that turns all ranks' selections into one result, equal on all ranks. Checked by the plan, whose
@@ -283,9 +288,10 @@ concept can_all_gather = transport<C> && requires(C& c, ConstBytes mine, Bytes a
 
 /// The same with a size for each rank, known to all.
 template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
-concept can_all_gather_v = transport<C> && requires(C& c, ConstBytes mine, Bytes all, host_span<std::size_t const> sizes) {
-  c.all_gather_v(mine, all, sizes);
-};
+concept can_all_gather_v = transport<C> &&
+                           requires(C& c, ConstBytes mine, Bytes all, host_span<std::size_t const> sizes) {
+                             c.all_gather_v(mine, all, sizes);
+                           };
 
 /// Block j of `from` goes to rank j; block i of `to` comes from rank i. Equal blocks.
 template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
@@ -293,9 +299,10 @@ concept can_all_to_all = transport<C> && requires(C& c, ConstBytes from, Bytes t
 
 /// The same with sizes in bytes: `from_sizes[j]` to rank j, `to_sizes[i]` from rank i.
 template <class C, class Bytes = host_span<std::byte>, class ConstBytes = host_span<std::byte const>>
-concept can_all_to_all_v = transport<C> && requires(C& c, ConstBytes from, Bytes to, host_span<std::size_t const> sizes) {
-  c.all_to_all_v(from, sizes, to, sizes);
-};
+concept can_all_to_all_v = transport<C> &&
+                           requires(C& c, ConstBytes from, Bytes to, host_span<std::size_t const> sizes) {
+                             c.all_to_all_v(from, sizes, to, sizes);
+                           };
 
 /// Elementwise over ranks, in place. As deterministic as the transport is.
 template <class C, class Values = host_span<float>>

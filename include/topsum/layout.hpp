@@ -111,7 +111,9 @@ class layout {
       std::uint64_t size = 1;
       for (std::int64_t e : t.shape.values()) {
         if (e < 0) {
-          defect_ = detail::sentence("tensor \"", t.name, "\" has an extent that is negative or beyond 63 bits; an extent counts elements, 0 or more");
+          defect_ = detail::sentence(
+              "tensor \"", t.name,
+              "\" has an extent that is negative or beyond 63 bits; an extent counts elements, 0 or more");
           return;
         }
         if (e != 0 && size > largest / static_cast<std::uint64_t>(e)) {

@@ -40,7 +40,8 @@ namespace detail {
 /// Where on_nonfinite::propagate puts NaN: at most one position a rank.
 template <class B, class R, class I>
 struct nonfinite_marks {
-  nonfinite_marks(B& b, int ranks) : list{b, static_cast<std::size_t>(ranks)}, positions(static_cast<std::size_t>(ranks)) {}
+  nonfinite_marks(B& b, int ranks)
+      : list{b, static_cast<std::size_t>(ranks)}, positions(static_cast<std::size_t>(ranks)) {}
   entries<B, R, I> list;
   std::vector<I> positions;  // the same on the host, while they are put in order
 };
@@ -49,7 +50,8 @@ struct nonfinite_marks {
 template <class B, class T, class I, class S, class E, class K, class X>
 struct sparse_memory {
   using R = wide_t<T>;
-  sparse_memory(B& b, std::vector<piece> const& pieces, exchange_shape const& s, E const& residual_stage, K const& codec, X const& exchange)
+  sparse_memory(B& b, std::vector<piece> const& pieces, exchange_shape const& s, E const& residual_stage,
+                K const& codec, X const& exchange)
       : fault{b.template allocate<nonfinite_record>(1)},
         residual{b, s.n, residual_stage},
         selection_before{b, pieces},
@@ -116,7 +118,13 @@ class plan {
         reduction_{std::move(reduction)},
         nonfinite_{nonfinite},
         channel_{std::move(on), std::move(comm)} {
-    wire_header mine{wire_header::kind::construction, errc::none, (std::uint64_t{value_traits<T>::code} << 32) | sizeof(I), 0, layout_.size(), layout_.hash(), 0};
+    wire_header mine{wire_header::kind::construction,
+                     errc::none,
+                     (std::uint64_t{value_traits<T>::code} << 32) | sizeof(I),
+                     0,
+                     layout_.size(),
+                     layout_.hash(),
+                     0};
     description const all = describe_stages();
     mine.b = all.hash();
     std::string problem;
@@ -159,7 +167,9 @@ class plan {
 
   /// The same without touching n values of a result: entries that an optimizer can apply one by one.
   [[nodiscard]] sparse_result<B, wide_type, I> sparse(gradient_span gradient) {
-    static_assert(is_sparse, "topsum: the result of the dense exchange is dense: call the plan itself, or choose a sparse exchange");
+    static_assert(
+        is_sparse,
+        "topsum: the result of the dense exchange is dense: call the plan itself, or choose a sparse exchange");
     entries_view<B, wide_type, I> list;
     auto const take = [&](memory_type& memory, auto const& reduced) {
       list = reduced;
@@ -193,8 +203,9 @@ class plan {
  private:
   using clock = std::chrono::steady_clock;
   using channel_type = channel<B, C>;
-  using memory_type = typename std::conditional_t<is_sparse, std::type_identity<detail::sparse_memory<B, T, I, S, E, K, X>>,
-                                                  std::type_identity<detail::dense_memory<B, T, I, E, X, channel_type>>>::type;
+  using memory_type =
+      typename std::conditional_t<is_sparse, std::type_identity<detail::sparse_memory<B, T, I, S, E, K, X>>,
+                                  std::type_identity<detail::dense_memory<B, T, I, E, X, channel_type>>>::type;
 
   [[nodiscard]] description describe_stages() const {
     description d;
@@ -216,7 +227,10 @@ class plan {
     reduction_.validate();
     std::size_t const n = layout_.size();
     if (n > std::numeric_limits<I>::max()) {
-      throw error{errc::bad_argument, detail::sentence("n = ", n, " does not fit 32-bit indices; pass topsum::index<std::uint64_t>{} to plan_allreduce")};
+      throw error{
+          errc::bad_argument,
+          detail::sentence("n = ", n,
+                           " does not fit 32-bit indices; pass topsum::index<std::uint64_t>{} to plan_allreduce")};
     }
     pieces_ = selection_.pieces(layout_);
     check_pieces();
@@ -224,7 +238,8 @@ class plan {
     if constexpr (is_sparse) {
       memory_.emplace(channel_.backend(), pieces_, shape_, residual_, codec_, exchange_);
       if (nonfinite_ == on_nonfinite::propagate) {
-        memory_->marked = entries<B, wide_type, I>{channel_.backend(), memory_->workspace.result.capacity() + static_cast<std::size_t>(shape_.ranks)};
+        memory_->marked = entries<B, wide_type, I>{
+            channel_.backend(), memory_->workspace.result.capacity() + static_cast<std::size_t>(shape_.ranks)};
       }
     } else {
       memory_.emplace(channel_.backend(), shape_, residual_);
@@ -234,8 +249,12 @@ class plan {
   void check_pieces() const {
     std::size_t end = 0;
     for (piece const& p : pieces_) {
-      if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || p.count > p.size || p.capacity > p.size) {
-        throw error{errc::bad_argument, detail::sentence(S::name, ": its pieces overlap, leave the layout, or may send more entries than they have values")};
+      if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || p.count > p.size ||
+          p.capacity > p.size) {
+        throw error{
+            errc::bad_argument,
+            detail::sentence(S::name,
+                             ": its pieces overlap, leave the layout, or may send more entries than they have values")};
       }
       end = p.begin + p.size;
     }
@@ -272,7 +291,8 @@ class plan {
     auto const from = residual_.template accumulate<B, T>(b, gradient, memory.residual, memory.fault.view());
     auto const work = working_values(dense);
     if constexpr (is_sparse) {
-      selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after, memory.selected.view());
+      selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after,
+                        memory.selected.view());
       r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
     } else {
       b.accumulate(from, work);
@@ -287,13 +307,16 @@ class plan {
     auto const t1 = clock::now();
 
     if constexpr (is_sparse) {
-      auto const outcome = exchange_.run(channel_, codec_, memory.selected.view(), r.selected, std::as_const(memory.exchange_before), memory.exchange_after, memory.workspace);
+      auto const outcome = exchange_.run(channel_, codec_, memory.selected.view(), r.selected,
+                                         std::as_const(memory.exchange_before), memory.exchange_after,
+                                         memory.workspace);
       r.sent = outcome.sent;
       b.wait();
       auto const t2 = clock::now();
       r.exchange_seconds = seconds(t1, t2);
       residual_.keep(b, memory.residual, outcome.applied);
-      if (double const d = reduction_.divisor(shape_.ranks); d != 1) b.divide(outcome.result, static_cast<wide_type>(d));
+      if (double const d = reduction_.divisor(shape_.ranks); d != 1)
+        b.divide(outcome.result, static_cast<wide_type>(d));
       r.result = b.read(finish(memory, outcome.result).count);
       std::swap(memory.selection_before, memory.selection_after);
       std::swap(memory.exchange_before, memory.exchange_after);
@@ -306,7 +329,9 @@ class plan {
       r.exchange_seconds = seconds(t1, t2);
       residual_.keep_nothing(b, memory.residual);
       auto const divisor = static_cast<wide_type>(reduction_.divisor(shape_.ranks));
-      b.for_each(shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); }, dense, work);
+      b.for_each(
+          shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); }, dense,
+          work);
       finish(memory, 0);
       b.wait();
       r.apply_seconds = seconds(t2, clock::now());
@@ -315,7 +340,8 @@ class plan {
     r.bytes = channel_.bytes_sent();
     r.messages = channel_.messages_sent();
     r.control_bytes = channel_.control_bytes_sent();
-    r.dense_bytes = 2 * (static_cast<std::uint64_t>(shape_.n) * sizeof(T) / static_cast<unsigned>(shape_.ranks)) * static_cast<unsigned>(shape_.ranks - 1);
+    r.dense_bytes = 2 * (static_cast<std::uint64_t>(shape_.n) * sizeof(T) / static_cast<unsigned>(shape_.ranks)) *
+                    static_cast<unsigned>(shape_.ranks - 1);
     return r;
   }
 
@@ -340,7 +366,8 @@ class plan {
     }
     if (count == 0) return false;
     std::sort(where.begin(), where.begin() + static_cast<std::ptrdiff_t>(count));
-    count = static_cast<std::size_t>(std::unique(where.begin(), where.begin() + static_cast<std::ptrdiff_t>(count)) - where.begin());
+    count = static_cast<std::size_t>(std::unique(where.begin(), where.begin() + static_cast<std::ptrdiff_t>(count)) -
+                                     where.begin());
     auto const list = memory.marks.list.view();
     B& b = channel_.backend();
     b.write(std::span<I const>{where}.first(count), list.indices.subspan(0, count));
@@ -349,7 +376,9 @@ class plan {
     return true;
   }
 
-  static double seconds(clock::time_point from, clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+  static double seconds(clock::time_point from, clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
 
   layout layout_;
   S selection_;

@@ -24,7 +24,8 @@ struct raw {
 
   /// Bytes of a message of `count` entries.
   template <class R, class I>
-  [[nodiscard]] constexpr std::size_t bytes(std::size_t count, std::size_t /*first*/, std::size_t /*extent*/) const noexcept {
+  [[nodiscard]] constexpr std::size_t bytes(std::size_t count, std::size_t /*first*/,
+                                            std::size_t /*extent*/) const noexcept {
     return count * (sizeof(I) + sizeof(R));
   }
   /// Bytes of any `messages` with `count` entries in all.

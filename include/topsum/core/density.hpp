@@ -23,7 +23,8 @@ inline constexpr std::uint64_t density_unit = 1'000'000'000;
 [[nodiscard]] inline std::uint64_t density_parts(double density, std::string_view who) {
   if (!(density > 0.0 && density <= 1.0)) {
     throw error{errc::bad_argument,
-                detail::sentence(who, ": .density = ", density, " is outside (0, 1]; write a share of the values, e.g. .density = 0.01")};
+                detail::sentence(who, ": .density = ", density,
+                                 " is outside (0, 1]; write a share of the values, e.g. .density = 0.01")};
   }
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(density * 1e9)));
 }

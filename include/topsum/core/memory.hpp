@@ -50,8 +50,7 @@ class host_buffer {
   host_buffer() = default;
   /// `size` values, uninitialised. Throws std::bad_alloc.
   explicit host_buffer(std::size_t size)
-      : data_{size == 0 ? nullptr
-                        : static_cast<T*>(::operator new(bytes(size), std::align_val_t{alignment}))},
+      : data_{size == 0 ? nullptr : static_cast<T*>(::operator new(bytes(size), std::align_val_t{alignment}))},
         size_{size} {}
 
   [[nodiscard]] host_span<T> view() noexcept { return {data_.get(), size_}; }

@@ -32,7 +32,8 @@ struct tags {
   template <class S>
   static constexpr bool hold = (std::same_as<stage_tag_t<as_stage_t<S>>, Tags> || ...);
 };
-using plan_slots = tags<selection_tag, residual_tag, codec_tag, exchange_tag, reduction_tag, backend_tag, index_tag, nonfinite_tag>;
+using plan_slots =
+    tags<selection_tag, residual_tag, codec_tag, exchange_tag, reduction_tag, backend_tag, index_tag, nonfinite_tag>;
 
 /// The stage for slot `Tag` among the keywords, else the default.
 template <class Tag, class Default>

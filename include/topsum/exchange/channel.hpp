@@ -49,9 +49,10 @@ struct exchange_shape {
 /// An exchange's answer, in the backend's memory.
 template <class B, class R, class I>
 struct exchange_outcome {
-  entries_view<B, R, I> result;   ///< sums over ranks, the same on every rank
-  entries_view<B, R, I> applied;  ///< this rank's entries that are in the result, with the values that receivers decoded
-  std::size_t sent = 0;           ///< entries of this rank that travelled or stayed with it as owner
+  entries_view<B, R, I> result;  ///< sums over ranks, the same on every rank
+  entries_view<B, R, I>
+      applied;           ///< this rank's entries that are in the result, with the values that receivers decoded
+  std::size_t sent = 0;  ///< entries of this rank that travelled or stayed with it as owner
 };
 
 /// One plan's messages over transport `C`, moving memory of backend `B`. Owns both, and the memory for headers.
@@ -118,10 +119,14 @@ class channel {
     std::ranges::fill(out_, ours_);
     trade_headers();
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what != wire_header::kind::construction) throw error{errc::mismatch, detail::sentence(on_rank(r), "runs a step where another rank makes a plan", in_order), static_cast<int>(r)};
+      if (in_[r].what != wire_header::kind::construction)
+        throw error{errc::mismatch,
+                    detail::sentence(on_rank(r), "runs a step where another rank makes a plan", in_order),
+                    static_cast<int>(r)};
     }
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].code != errc::none) throw error{in_[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
+      if (in_[r].code != errc::none)
+        throw error{in_[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
     }
     for (std::size_t r = 1; r < in_.size(); ++r) {
       std::string const difference = different_plan(in_[0], in_[r]);
@@ -134,7 +139,9 @@ class channel {
   /// `all[r * mine.size() + i]` is mine[i] of rank r.
   template <std::size_t N>
   void share(std::array<std::uint64_t, N> const& mine, std::span<std::uint64_t> all) {
-    control([&] { collective::all_gather(transport_, host_, std::as_bytes(std::span{mine}), std::as_writable_bytes(all)); });
+    control([&] {
+      collective::all_gather(transport_, host_, std::as_bytes(std::span{mine}), std::as_writable_bytes(all));
+    });
   }
   /// One number to each rank, one from each.
   void trade(std::span<std::size_t const> to, std::span<std::size_t> from) {
@@ -156,7 +163,8 @@ class channel {
   using ticket = typename counting<C>::ticket;
 
   /// Posts a group of messages. The backend's queue is drained first unless the transport is ordered by its stream.
-  [[nodiscard]] ticket start(std::span<transfer<const_bytes_in<B>> const> sends, std::span<transfer<bytes_in<B>> const> receives) {
+  [[nodiscard]] ticket start(std::span<transfer<const_bytes_in<B>> const> sends,
+                             std::span<transfer<bytes_in<B>> const> receives) {
     return collective::start(transport_, backend_, sends, receives);
   }
   void finish(ticket& group) { transport_.finish(group); }
@@ -201,12 +209,17 @@ class channel {
     }
     trade_headers();
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what == wire_header::kind::step && in_[r].code != errc::none) settle(in_[r].code, describe_fault(in_[r]), r);
+      if (in_[r].what == wire_header::kind::step && in_[r].code != errc::none)
+        settle(in_[r].code, describe_fault(in_[r]), r);
     }
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what != wire_header::kind::step) settle(errc::mismatch, std::string{"makes a plan where another rank runs a step"} + in_order, r);
-      if (in_[r].fingerprint != in_[0].fingerprint) settle(errc::mismatch, std::string{"runs another plan than rank 0"} + in_order, r);
-      if (in_[r].step != in_[0].step) settle(errc::mismatch, detail::sentence("is at step ", in_[r].step, " of the plan where rank 0 is at step ", in_[0].step), r);
+      if (in_[r].what != wire_header::kind::step)
+        settle(errc::mismatch, std::string{"makes a plan where another rank runs a step"} + in_order, r);
+      if (in_[r].fingerprint != in_[0].fingerprint)
+        settle(errc::mismatch, std::string{"runs another plan than rank 0"} + in_order, r);
+      if (in_[r].step != in_[0].step)
+        settle(errc::mismatch,
+               detail::sentence("is at step ", in_[r].step, " of the plan where rank 0 is at step ", in_[0].step), r);
     }
   }
 
@@ -218,10 +231,13 @@ class channel {
   [[nodiscard]] std::string describe_fault(wire_header const& h) const {
     switch (h.code) {
       case errc::nonfinite:
-        return detail::sentence("NaN or infinity in the gradient (or its sum with the residual overflowed) at ", layout_->where(static_cast<std::size_t>(h.a)), ", position ", h.a, "; ", h.b, " such values in all; pass topsum::on_nonfinite::drop to count them as zero");
+        return detail::sentence("NaN or infinity in the gradient (or its sum with the residual overflowed) at ",
+                                layout_->where(static_cast<std::size_t>(h.a)), ", position ", h.a, "; ", h.b,
+                                " such values in all; pass topsum::on_nonfinite::drop to count them as zero");
       case errc::wrong_size:
         return detail::sentence("passed ", h.a, " values where the layout's tensors add up to ", layout_->size());
-      case errc::broken_plan: return "its plan was left between two steps by an earlier fault; make a new plan on every rank";
+      case errc::broken_plan:
+        return "its plan was left between two steps by an earlier fault; make a new plan on every rank";
       default: return std::string{to_string(h.code)};
     }
   }
@@ -237,7 +253,8 @@ class channel {
     if (first.count != other.count) return both("n", other.count, first.count);
     if (first.a != other.a) return "another layout (names or extents of tensors) than rank 0";
     if (first.fingerprint != other.fingerprint) return "another value or index type than rank 0";
-    if (first.step != other.step) return both("k (entries that may travel, from density or count)", other.step, first.step);
+    if (first.step != other.step)
+      return both("k (entries that may travel, from density or count)", other.step, first.step);
     if (first.b != other.b) return "other stages or parameters than rank 0";
     return {};
   }

@@ -35,7 +35,8 @@ struct dense {
 
   /// Replaces `values` by their sum over ranks; collective.
   template <class Channel, class R>
-  void run(Channel& channel, typename Channel::backend_type::template span<R> values, workspace<Channel, R>& memory) const {
+  void run(Channel& channel, typename Channel::backend_type::template span<R> values,
+           workspace<Channel, R>& memory) const {
     channel.open();
     channel.template all_reduce<R>(values, memory.scratch.view());
   }

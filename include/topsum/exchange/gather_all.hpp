@@ -41,7 +41,8 @@ struct gather_all {
           counts(static_cast<std::size_t>(s.ranks)),
           sizes(counts.size()),
           out{b.template allocate<std::byte>(codec.template bytes<R, I>(s.capacity, 0, s.n))},
-          in{b.template allocate<std::byte>(codec.template bytes_at_most<R, I>(s.capacity * counts.size(), counts.size(), s.n))},
+          in{b.template allocate<std::byte>(
+              codec.template bytes_at_most<R, I>(s.capacity * counts.size(), counts.size(), s.n))},
           fault{b.template allocate<std::uint32_t>(1)},
           result{b, std::min(s.n, s.capacity * counts.size())} {
       for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -64,8 +65,8 @@ struct gather_all {
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>
-  exchange_outcome<B, R, I> run(channel<B, C>& channel, K const& codec, entries_view<B, R, I> selection, std::size_t count,
-                                state<R> const&, state<R>&, workspace<B, R, I, K>& memory) const {
+  exchange_outcome<B, R, I> run(channel<B, C>& channel, K const& codec, entries_view<B, R, I> selection,
+                                std::size_t count, state<R> const&, state<R>&, workspace<B, R, I, K>& memory) const {
     B& backend = channel.backend();
     std::size_t const n = memory.shape.n;
     std::ranges::fill(memory.sizes, count);
@@ -73,7 +74,10 @@ struct gather_all {
 
     std::size_t total = 0;
     for (std::size_t r = 0; r < memory.counts.size(); ++r) {
-      if (memory.counts[r] > memory.shape.capacity) throw error{errc::corrupt_message, detail::sentence("gather_all: rank ", r, " announced more entries than may travel"), static_cast<int>(r)};
+      if (memory.counts[r] > memory.shape.capacity)
+        throw error{errc::corrupt_message,
+                    detail::sentence("gather_all: rank ", r, " announced more entries than may travel"),
+                    static_cast<int>(r)};
       memory.sizes[r] = codec.template bytes<R, I>(memory.counts[r], 0, n);
       total += memory.sizes[r];
     }
@@ -84,10 +88,12 @@ struct gather_all {
 
     std::size_t at = 0;
     for (std::size_t r = 0; r < memory.counts.size(); ++r) {
-      codec.decode(backend, all.subspan(at, memory.sizes[r]), memory.counts[r], 0, n, memory.views[r], memory.fault.view());
+      codec.decode(backend, all.subspan(at, memory.sizes[r]), memory.counts[r], 0, n, memory.views[r],
+                   memory.fault.view());
       at += memory.sizes[r];
     }
-    if (backend.read(memory.fault.view()) != 0) throw error{errc::corrupt_message, "gather_all: a rank's indices do not increase within [0, n)"};
+    if (backend.read(memory.fault.view()) != 0)
+      throw error{errc::corrupt_message, "gather_all: a rank's indices do not increase within [0, n)"};
     backend.merge_sum(std::span<entries_view<B, R, I> const>{memory.views}, memory.result.view());
     return {memory.result.view(), memory.views[static_cast<std::size_t>(channel.rank())], count};
   }

@@ -49,7 +49,9 @@ struct ok_topk {
   double region_capacity = 4;           ///< entries of one message over k/P; P or more never cuts, at O(kP) memory
 
   void validate() const {
-    auto const refuse = [](std::string const& what) { throw error{errc::bad_argument, detail::sentence("ok_topk: ", what)}; };
+    auto const refuse = [](std::string const& what) {
+      throw error{errc::bad_argument, detail::sentence("ok_topk: ", what)};
+    };
     if (boundaries_every == 0) refuse(".boundaries_every = 0; write at least 1");
     if (threshold_every == 0) refuse(".threshold_every = 0; write at least 1 (1 is exact on every step)");
     if (bucket < 1) refuse(detail::sentence(".bucket = ", bucket, "; write at least 1"));
@@ -70,8 +72,9 @@ struct ok_topk {
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>
-  exchange_outcome<B, R, I> run(channel<B, C>& channel, K const& codec, entries_view<B, R, I> selection, std::size_t count,
-                                state<R> const& before, state<R>& after, workspace<B, R, I, K>& memory) const {
+  exchange_outcome<B, R, I> run(channel<B, C>& channel, K const& codec, entries_view<B, R, I> selection,
+                                std::size_t count, state<R> const& before, state<R>& after,
+                                workspace<B, R, I, K>& memory) const {
     after = before;
     bool const place = channel.step() % boundaries_every == 0;
     if (place) {
@@ -158,17 +161,21 @@ struct ok_topk {
     auto const mine = static_cast<std::size_t>(me);
     for (int r = 0; r < ranks; ++r) {
       std::size_t const limit = r == me ? memory.shape.capacity : memory.message_capacity;
-      if (memory.in_counts[static_cast<std::size_t>(r)] > limit) throw error{errc::corrupt_message, detail::sentence("ok_topk: rank ", r, " announced more entries than a message may hold"), r};
+      if (memory.in_counts[static_cast<std::size_t>(r)] > limit)
+        throw error{errc::corrupt_message,
+                    detail::sentence("ok_topk: rank ", r, " announced more entries than a message may hold"), r};
     }
     auto const size_for = [&](std::size_t entries_in, std::size_t region) {
-      return codec.template bytes<R, typename M::index>(entries_in, after.bounds[region], after.bounds[region + 1] - after.bounds[region]);
+      return codec.template bytes<R, typename M::index>(entries_in, after.bounds[region],
+                                                        after.bounds[region + 1] - after.bounds[region]);
     };
     std::size_t at = 0;
     for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
       if (r == mine) continue;
       std::size_t const size = size_for(memory.out_counts[r], r);
       memory.out_messages[r] = memory.out.view().subspan(at, size);
-      codec.encode(backend, run_of(sent, memory.first[r], memory.out_counts[r]), after.bounds[r], after.bounds[r + 1] - after.bounds[r], memory.out_messages[r]);
+      codec.encode(backend, run_of(sent, memory.first[r], memory.out_counts[r]), after.bounds[r],
+                   after.bounds[r + 1] - after.bounds[r], memory.out_messages[r]);
       at += size;
     }
 
@@ -186,7 +193,8 @@ struct ok_topk {
         memory.receives.push_back({source, memory.in_messages[static_cast<std::size_t>(source)]});
         into += size;
       }
-      return channel.start(std::span<transfer<const_bytes_in<B>> const>{memory.sends}, std::span<transfer<bytes_in<B>> const>{memory.receives});
+      return channel.start(std::span<transfer<const_bytes_in<B>> const>{memory.sends},
+                           std::span<transfer<bytes_in<B>> const>{memory.receives});
     };
 
     View reduced = memory.stretch(backend, sent, memory.first[mine], memory.out_counts[mine], 0);
@@ -200,8 +208,8 @@ struct ok_topk {
       for (int s = from; s < std::min(from + bucket, ranks); ++s) {
         auto const source = static_cast<std::size_t>((me - s + ranks) % ranks);
         View const arrived = memory.incoming[static_cast<std::size_t>(s - from)].view();
-        codec.decode(backend, typename M::const_bytes{memory.in_messages[source]}, memory.in_counts[source], after.bounds[mine],
-                     after.bounds[mine + 1] - after.bounds[mine], arrived, memory.fault.view());
+        codec.decode(backend, typename M::const_bytes{memory.in_messages[source]}, memory.in_counts[source],
+                     after.bounds[mine], after.bounds[mine + 1] - after.bounds[mine], arrived, memory.fault.view());
         memory.merging.push_back(arrived);
       }
       backend.merge_sum(std::span<View const>{memory.merging}, memory.reduced[into].view());
@@ -247,7 +255,10 @@ struct ok_topk {
     channel.share(mine, std::span<std::uint64_t>{memory.shared});
     std::size_t total = 0;
     for (std::size_t r = 0; r < memory.kept_counts.size(); ++r) {
-      if (memory.shared[3 * r + 2] != 0) throw error{errc::corrupt_message, detail::sentence("ok_topk: rank ", r, " received indices that do not increase within its region"), static_cast<int>(r)};
+      if (memory.shared[3 * r + 2] != 0)
+        throw error{errc::corrupt_message,
+                    detail::sentence("ok_topk: rank ", r, " received indices that do not increase within its region"),
+                    static_cast<int>(r)};
       total += static_cast<std::size_t>(memory.shared[3 * r] + memory.shared[3 * r + 1]);
     }
     return total;
@@ -289,7 +300,8 @@ struct ok_topk {
     std::size_t total = 0;
     for (std::size_t c : memory.kept_counts) total += c;
     std::size_t const largest = *std::ranges::max_element(memory.kept_counts);
-    if (static_cast<double>(largest) * static_cast<double>(ranks) <= balance_above * static_cast<double>(total)) return false;
+    if (static_cast<double>(largest) * static_cast<double>(ranks) <= balance_above * static_cast<double>(total))
+      return false;
 
     auto const share = [&](std::size_t r) { return r * (total / ranks) + r * (total % ranks) / ranks; };
     std::size_t const n = memory.shape.n;
@@ -319,7 +331,8 @@ struct ok_topk {
       in_at += in_size;
       held_before += memory.kept_counts[r];
     }
-    auto group = channel.start(std::span<transfer<const_bytes_in<B>> const>{memory.sends}, std::span<transfer<bytes_in<B>> const>{memory.receives});
+    auto group = channel.start(std::span<transfer<const_bytes_in<B>> const>{memory.sends},
+                               std::span<transfer<bytes_in<B>> const>{memory.receives});
     channel.finish(group);
     std::size_t at = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
@@ -338,7 +351,9 @@ struct ok_topk {
     auto const me = static_cast<std::size_t>(memory.shape.rank);
     std::size_t const n = memory.shape.n;
     auto const first = [&](std::size_t r) { return moved ? 0 : static_cast<std::size_t>(after.bounds[r]); };
-    auto const extent = [&](std::size_t r) { return moved ? n : static_cast<std::size_t>(after.bounds[r + 1] - after.bounds[r]); };
+    auto const extent = [&](std::size_t r) {
+      return moved ? n : static_cast<std::size_t>(after.bounds[r + 1] - after.bounds[r]);
+    };
     std::size_t bytes = 0;
     for (std::size_t r = 0; r < memory.sizes.size(); ++r) {
       memory.sizes[r] = codec.template bytes<R, typename M::index>(memory.kept_counts[r], first(r), extent(r));
@@ -352,14 +367,16 @@ struct ok_topk {
     std::size_t at = 0;
     std::size_t entry = 0;
     for (std::size_t r = 0; r < memory.sizes.size(); ++r) {
-      codec.decode(backend, typename M::const_bytes{all.subspan(at, memory.sizes[r])}, memory.kept_counts[r], first(r), extent(r),
-                   memory.stretch(backend, memory.result.view(), entry, memory.kept_counts[r], 0), memory.fault.view());
+      codec.decode(backend, typename M::const_bytes{all.subspan(at, memory.sizes[r])}, memory.kept_counts[r], first(r),
+                   extent(r), memory.stretch(backend, memory.result.view(), entry, memory.kept_counts[r], 0),
+                   memory.fault.view());
       at += memory.sizes[r];
       entry += memory.kept_counts[r];
     }
     backend.fill(memory.result.view().count, entry);
     backend.check(memory.result.view(), 0, n, memory.fault.view());
-    if (backend.read(memory.fault.view()) != 0) throw error{errc::corrupt_message, "ok_topk: gathered indices do not increase within [0, n)"};
+    if (backend.read(memory.fault.view()) != 0)
+      throw error{errc::corrupt_message, "ok_topk: gathered indices do not increase within [0, n)"};
   }
 
   /// The intersection of [a, b) and [c, d), empty as [a, a).

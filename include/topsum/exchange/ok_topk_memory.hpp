@@ -89,7 +89,7 @@ struct ok_topk_memory {
   std::size_t message_capacity;  ///< entries of a message to an owner
   std::size_t in_flight;         ///< messages of a bucket
   int histogram_width;           ///< bits of a magnitude that one round of the global threshold finds
-  std::size_t half;              ///< bytes of a bucket's messages; `in` holds two, one being reduced while the other fills
+  std::size_t half;  ///< bytes of a bucket's messages; `in` holds two, one being reduced while the other fills
   std::size_t sent_count = 0;
 
   buffer<std::byte> out, in, gathered;
@@ -119,7 +119,8 @@ struct ok_topk_memory {
   }
   /// floor(log2(k / 8P)) within [1, 11]: all rounds together then send at most 4k/P + 124 words.
   static int width_of_histogram(exchange_shape const& s) {
-    return std::clamp(static_cast<int>(std::bit_width(s.capacity / (8 * static_cast<std::size_t>(s.ranks)))) - 1, 1, 11);
+    return std::clamp(static_cast<int>(std::bit_width(s.capacity / (8 * static_cast<std::size_t>(s.ranks)))) - 1, 1,
+                      11);
   }
 };
 

@@ -55,13 +55,14 @@ struct error_feedback {
   };
 
   void validate() const {
-    if (!(decay >= 0.0 && decay <= 1.0)) throw error{errc::bad_argument, detail::sentence("error_feedback: .decay = ", decay, " is outside [0, 1]")};
+    if (!(decay >= 0.0 && decay <= 1.0))
+      throw error{errc::bad_argument, detail::sentence("error_feedback: .decay = ", decay, " is outside [0, 1]")};
   }
 
   template <class B, class T>
-  [[nodiscard]] source<B, T, decayed_residual_sum<T>> accumulate(B&, typename B::template span<T const> gradient,
-                                                                 state<B, T>& memory,
-                                                                 typename B::template span<nonfinite_record> fault) const {
+  [[nodiscard]] source<B, T, decayed_residual_sum<T>> accumulate(
+      B&, typename B::template span<T const> gradient, state<B, T>& memory,
+      typename B::template span<nonfinite_record> fault) const {
     return {gradient, {memory.current()}, {memory.next()}, {static_cast<wide_t<T>>(decay)}, fault};
   }
   /// The entries of `applied` left with these values.

@@ -28,7 +28,8 @@ struct no_residual {
   void validate() const noexcept {}
 
   template <class B, class T>
-  [[nodiscard]] source<B, T, plain_gradient<T>> accumulate(B&, typename B::template span<T const> gradient, state<B, T>&,
+  [[nodiscard]] source<B, T, plain_gradient<T>> accumulate(B&, typename B::template span<T const> gradient,
+                                                           state<B, T>&,
                                                            typename B::template span<nonfinite_record> fault) const {
     return {gradient, {}, {}, {}, fault};
   }

@@ -53,16 +53,18 @@ struct reused_threshold {
 
   void validate() const {
     if (!k.has_value()) static_cast<void>(density_parts(density, name));
-    if (every == 0) throw error{errc::bad_argument, "reused_threshold: .every = 0; write at least 1 (1 is exact on every step)"};
-    if (!(nudge >= 1.0 && nudge <= 2.0)) throw error{errc::bad_argument, detail::sentence("reused_threshold: .nudge = ", nudge, " is outside [1, 2]")};
+    if (every == 0)
+      throw error{errc::bad_argument, "reused_threshold: .every = 0; write at least 1 (1 is exact on every step)"};
+    if (!(nudge >= 1.0 && nudge <= 2.0))
+      throw error{errc::bad_argument, detail::sentence("reused_threshold: .nudge = ", nudge, " is outside [1, 2]")};
   }
 
   [[nodiscard]] std::size_t count(std::size_t size) const { return selected_count(density, k, size, name); }
   [[nodiscard]] std::size_t capacity(std::size_t size) const { return std::min(size, at_most.value_or(count(size))); }
 
   template <class B, class Source, class R, class I>
-  void select(B& backend, Source const& from, std::span<piece const> pieces, std::uint64_t step, state<B, R> const& before,
-              state<B, R>& after, entries_view<B, R, I> out) const {
+  void select(B& backend, Source const& from, std::span<piece const> pieces, std::uint64_t step,
+              state<B, R> const& before, state<B, R>& after, entries_view<B, R, I> out) const {
     if (step % every == 0) {
       backend.select_top_k(from, pieces, out, after.thresholds.view());
       bits_t<R> const smallest_nonzero = 1;

@@ -31,12 +31,14 @@ inline constexpr spread every_spread[] = {spread::alike, spread::one_empty, spre
 
 /// Rank r's gradient in step `step`.
 template <class T>
-[[nodiscard]] std::vector<T> make_gradient(input kind, spread how, std::size_t n, int rank, int ranks, std::uint64_t step) {
+[[nodiscard]] std::vector<T> make_gradient(input kind, spread how, std::size_t n, int rank, int ranks,
+                                           std::uint64_t step) {
   auto const r = static_cast<std::size_t>(rank);
   auto const P = static_cast<std::size_t>(ranks);
   auto x = make_input<T>(kind, n, 1000 * step + (how == spread::equal ? 0 : r));
   for (std::size_t i = 0; i < n; ++i) {
-    bool const keep = how == spread::one_empty ? (P == 1 || r + 1 != P) : how != spread::disjoint || i * P / std::max<std::size_t>(n, 1) == r;
+    bool const keep = how == spread::one_empty ? (P == 1 || r + 1 != P)
+                                               : how != spread::disjoint || i * P / std::max<std::size_t>(n, 1) == r;
     if (!keep) x[i] = T{0};
   }
   return x;
@@ -45,13 +47,14 @@ template <class T>
 /// What every rank saw over some steps.
 template <class T>
 struct history {
-  std::vector<std::vector<std::vector<T>>> results;           ///< [step][rank][i]
+  std::vector<std::vector<std::vector<T>>> results;            ///< [step][rank][i]
   std::vector<std::vector<std::vector<wide_t<T>>>> residuals;  ///< [step][rank][i]; empty without a residual
 };
 
 /// Runs a plan of these stages on `ranks` threads for some steps and keeps everything.
 template <class T, class I, class B, class... S>
-[[nodiscard]] history<T> run_steps(int ranks, std::size_t n, input kind, spread how, std::uint64_t steps, std::uint64_t shuffle, B const& on, S const&... stages) {
+[[nodiscard]] history<T> run_steps(int ranks, std::size_t n, input kind, spread how, std::uint64_t steps,
+                                   std::uint64_t shuffle, B const& on, S const&... stages) {
   history<T> h;
   auto const P = static_cast<std::size_t>(ranks);
   h.results.assign(steps, std::vector<std::vector<T>>(P));
@@ -83,7 +86,9 @@ template <value_type T, index_type I = std::uint32_t, class X, class... S>
   using R = wide_t<T>;
   verdict v;
   auto const same_bits = [](std::vector<T> const& a, std::vector<T> const& b) {
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](T x, T y) { return std::bit_cast<bits_t<T>>(x) == std::bit_cast<bits_t<T>>(y); });
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](T x, T y) {
+             return std::bit_cast<bits_t<T>>(x) == std::bit_cast<bits_t<T>>(y);
+           });
   };
   auto const P = static_cast<std::size_t>(ranks);
   auto const on = detail::pick<backend_tag>(host{}, others...);
@@ -98,13 +103,15 @@ template <value_type T, index_type I = std::uint32_t, class X, class... S>
   };
   for (spread const how : every_spread) {
     for (input const kind : every_input) {
-      v.about(to_text(stage) + ", P = " + std::to_string(ranks) + ", n = " + std::to_string(n) + ", " + std::string{to_string(kind)} + ", spread " + std::to_string(static_cast<int>(how)));
+      v.about(to_text(stage) + ", P = " + std::to_string(ranks) + ", n = " + std::to_string(n) + ", " +
+              std::string{to_string(kind)} + ", spread " + std::to_string(static_cast<int>(how)));
       history<T> const first = run(kind, how, 0);
       history<T> const again = run(kind, how, 17);
       std::vector<R> owed(n);  // sum over ranks of residuals before the step
       for (std::uint64_t step = 0; step < steps; ++step) {
         for (std::size_t r = 0; r < P; ++r) {
-          v.expect(same_bits(first.results[step][0], first.results[step][r]), "the same result on every rank, bit for bit");
+          v.expect(same_bits(first.results[step][0], first.results[step][r]),
+                   "the same result on every rank, bit for bit");
           v.expect(same_bits(first.results[step][r], again.results[step][r]), "the same result from run to run");
         }
         if (kind == input::laplace || kind == input::negative_only) continue;

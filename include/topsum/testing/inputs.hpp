@@ -51,12 +51,13 @@ enum class input {
   all_zero,
   all_equal,
   negative_only,
-  increasing,      ///< magnitude grows with the position
-  one_spike,       ///< equal values and a single large one
-  mostly_zero,     ///< one in 50 nonzero
+  increasing,   ///< magnitude grows with the position
+  one_spike,    ///< equal values and a single large one
+  mostly_zero,  ///< one in 50 nonzero
 };
-inline constexpr input every_input[] = {input::laplace,       input::small_integers, input::all_zero,  input::all_equal,
-                                        input::negative_only, input::increasing,     input::one_spike, input::mostly_zero};
+inline constexpr input every_input[] = {input::laplace,   input::small_integers, input::all_zero,
+                                        input::all_equal, input::negative_only,  input::increasing,
+                                        input::one_spike, input::mostly_zero};
 
 [[nodiscard]] constexpr std::string_view to_string(input kind) noexcept {
   constexpr std::string_view names[] = {"laplace",       "small integers", "all zero",  "all equal",

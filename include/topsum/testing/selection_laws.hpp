@@ -28,7 +28,8 @@ struct host_entries {
   std::vector<R> values;
   friend bool operator==(host_entries const& a, host_entries const& b) {
     return a.indices == b.indices && a.values.size() == b.values.size() &&
-           std::equal(a.values.begin(), a.values.end(), b.values.begin(), [](R x, R y) { return std::bit_cast<bits_t<R>>(x) == std::bit_cast<bits_t<R>>(y); });
+           std::equal(a.values.begin(), a.values.end(), b.values.begin(),
+                      [](R x, R y) { return std::bit_cast<bits_t<R>>(x) == std::bit_cast<bits_t<R>>(y); });
   }
 };
 
@@ -52,7 +53,8 @@ void select_steps(P const& policy, layout const& shapes, B& backend, input kind,
     policy.select(backend, from, std::span<piece const>{pieces}, step, std::as_const(state), next, out.view());
     std::size_t const count = backend.read(typename B::template span<std::size_t const>{out.view().count});
     bool const fits = count <= out.capacity();
-    host_entries<R, I> const got = fits ? host_entries<R, I>{fetch<I>(backend, out.view().indices, count), fetch<R>(backend, out.view().values, count)}
+    host_entries<R, I> const got = fits ? host_entries<R, I>{fetch<I>(backend, out.view().indices, count),
+                                                             fetch<R>(backend, out.view().values, count)}
                                         : host_entries<R, I>{};
     after(step, fits, got, fetch<R>(backend, kept.current(), shapes.size()));
     std::swap(state, next);
@@ -64,7 +66,8 @@ void select_steps(P const& policy, layout const& shapes, B& backend, input kind,
 /// accumulators come into being exactly once; the same input, step and state give the same entries.
 template <value_type T, index_type I = std::uint32_t, class P, class B = host>
   requires selection_policy<P, B, T, I>
-[[nodiscard]] failures selection_policy(P const& policy, layout const& shapes, B backend = {}, std::uint64_t steps = 3) {
+[[nodiscard]] failures selection_policy(P const& policy, layout const& shapes, B backend = {},
+                                        std::uint64_t steps = 3) {
   using R = wide_t<T>;
   verdict v;
   v.about(to_text(policy));
@@ -72,35 +75,40 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
   std::vector<piece> const pieces = policy.pieces(shapes);
   std::size_t end = 0;
   for (piece const& p : pieces) {
-    v.expect(p.begin >= end && p.begin + p.size <= shapes.size(), "pieces lie in the layout, in order, without overlap");
+    v.expect(p.begin >= end && p.begin + p.size <= shapes.size(),
+             "pieces lie in the layout, in order, without overlap");
     v.expect(p.count <= p.size && p.capacity <= p.size, "a piece sends no more entries than it has values");
     end = p.begin + p.size;
   }
   for (input const kind : every_input) {
     std::vector<host_entries<R, I>> first_run;
     std::vector<R> sum(shapes.size());
-    select_steps<T, I>(policy, shapes, backend, kind, steps, [&](std::uint64_t step, bool fits, auto const& got, std::vector<R> const& accumulators) {
-      v.about(to_text(policy) + " on " + std::string{to_string(kind)} + ", step " + std::to_string(step));
-      auto const gradient = make_input<T>(kind, shapes.size(), 7 + step);
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
-      v.expect(sum == accumulators, "each element is accumulated exactly once");
-      if (!v.expect(fits, "no more entries than the pieces' capacities")) return;
-      if (P::fixed_count) v.expect(got.indices.size() == total_capacity(pieces), "fixed_count policies fill every capacity");
-      std::size_t at = 0;
-      for (piece const& p : pieces) {
-        std::size_t const begin = at;
-        while (at < got.indices.size() && got.indices[at] < p.begin + p.size) {
-          std::size_t const i = got.indices[at];
-          if (!v.expect(i >= p.begin, "entries lie in pieces")) return;
-          if (!v.expect(at == 0 || got.indices[at - 1] < got.indices[at], "indices increase strictly")) return;
-          v.expect(std::bit_cast<bits_t<R>>(got.values[at]) == std::bit_cast<bits_t<R>>(accumulators[i]), "values are the accumulators, bit for bit");
-          ++at;
-        }
-        v.expect(at - begin <= p.capacity, "at most `capacity` entries a piece");
-      }
-      v.expect(at == got.indices.size(), "entries lie in pieces, in order");
-      first_run.push_back(got);
-    });
+    select_steps<T, I>(
+        policy, shapes, backend, kind, steps,
+        [&](std::uint64_t step, bool fits, auto const& got, std::vector<R> const& accumulators) {
+          v.about(to_text(policy) + " on " + std::string{to_string(kind)} + ", step " + std::to_string(step));
+          auto const gradient = make_input<T>(kind, shapes.size(), 7 + step);
+          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+          v.expect(sum == accumulators, "each element is accumulated exactly once");
+          if (!v.expect(fits, "no more entries than the pieces' capacities")) return;
+          if (P::fixed_count)
+            v.expect(got.indices.size() == total_capacity(pieces), "fixed_count policies fill every capacity");
+          std::size_t at = 0;
+          for (piece const& p : pieces) {
+            std::size_t const begin = at;
+            while (at < got.indices.size() && got.indices[at] < p.begin + p.size) {
+              std::size_t const i = got.indices[at];
+              if (!v.expect(i >= p.begin, "entries lie in pieces")) return;
+              if (!v.expect(at == 0 || got.indices[at - 1] < got.indices[at], "indices increase strictly")) return;
+              v.expect(std::bit_cast<bits_t<R>>(got.values[at]) == std::bit_cast<bits_t<R>>(accumulators[i]),
+                       "values are the accumulators, bit for bit");
+              ++at;
+            }
+            v.expect(at - begin <= p.capacity, "at most `capacity` entries a piece");
+          }
+          v.expect(at == got.indices.size(), "entries lie in pieces, in order");
+          first_run.push_back(got);
+        });
     std::size_t run = 0;
     select_steps<T, I>(policy, shapes, backend, kind, steps, [&](std::uint64_t, bool, auto const& got, auto const&) {
       v.expect(run < first_run.size() && got == first_run[run], "the same input, step and state give the same entries");

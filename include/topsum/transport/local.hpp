@@ -173,7 +173,9 @@ auto run(int ranks, F&& f, options const& how = {}) {
   if constexpr (returns) {
     std::vector<typename slot::value_type> all;
     all.reserve(results.size());
-    for (slot& one_result : results) all.push_back(std::move(*one_result));
+    for (slot& one_result : results) {
+      if (one_result) all.push_back(std::move(*one_result));  // all have: none threw
+    }
     return all;
   }
 }
