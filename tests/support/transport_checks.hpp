@@ -179,6 +179,9 @@ void check_broadcast(T& t, B& backend, failures& out) {
 template <class T, class B>
 void check_groups(T& t, B& backend, failures& out) {
   int const P = t.size();
+  auto const place = [P](int group, int rank) {
+    return static_cast<std::size_t>(group) * static_cast<std::size_t>(P) + static_cast<std::size_t>(rank);
+  };
   using send = topsum::transfer<topsum::const_bytes_in<B>>;
   using receive = topsum::transfer<topsum::bytes_in<B>>;
   for (std::size_t const n : sizes_to_try(out)) {
@@ -196,8 +199,8 @@ void check_groups(T& t, B& backend, failures& out) {
       std::vector<receive> receives;
       for (int r = 0; r < P; ++r) {
         if (r == t.rank()) continue;
-        sends.push_back({r, backend.view(std::as_const(from[static_cast<std::size_t>(g * P + r)]))});
-        receives.push_back({r, backend.view(to[static_cast<std::size_t>(g * P + r)])});
+        sends.push_back({r, backend.view(std::as_const(from[place(g, r)]))});
+        receives.push_back({r, backend.view(to[place(g, r)])});
       }
       tickets.push_back(
           topsum::collective::start(t, backend, std::span<send const>{sends}, std::span<receive const>{receives}));
@@ -207,7 +210,7 @@ void check_groups(T& t, B& backend, failures& out) {
     bool right = true;
     for (int g = 0; g < 3; ++g) {
       for (int r = 0; r < P; ++r) {
-        right = right && (r == t.rank() || to[static_cast<std::size_t>(g * P + r)] == marked(r + 10 * g, t.rank(), n));
+        right = right && (r == t.rank() || to[place(g, r)] == marked(r + 10 * g, t.rank(), n));
       }
     }
     out.expect(right, "three groups of messages of " + std::to_string(n) + " bytes");

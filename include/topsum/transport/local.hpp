@@ -9,6 +9,7 @@
 #ifndef TOPSUM_TRANSPORT_LOCAL_HPP
 #define TOPSUM_TRANSPORT_LOCAL_HPP
 
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -130,6 +131,7 @@ class communicator {
 /// rank, or nothing. `f` is shared. When ranks threw, rethrows the first by rank, causes before consequences: what a rank got
 /// because another had left comes last. Throws errc::bad_argument unless ranks >= 1, std::system_error without threads.
 template <class F>
+  requires std::invocable<F&, communicator&>
 auto run(int ranks, F&& f, options const& how = {}) {
   using result = std::invoke_result_t<F&, communicator&>;
   constexpr bool returns = !std::is_void_v<result>;

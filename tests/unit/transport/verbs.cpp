@@ -16,7 +16,7 @@ namespace {
 template <class Backend>
 void every_verb(int ranks, std::uint64_t seed, std::size_t most = 5003) {
   auto const failed = topsum::local::run(ranks,
-                                         [](topsum::local::communicator& t) {
+                                         [&](topsum::local::communicator& t) {
                                            Backend backend;
                                            return test::check_transport(t, backend, most);
                                          },
