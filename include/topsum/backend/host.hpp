@@ -23,6 +23,7 @@
 #include <topsum/core/stage.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_fill.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_lists.hpp>
 #include <topsum/detail/host_pass.hpp>
@@ -84,7 +85,7 @@ class host {
   /// All of `to` becomes `value`.
   template <class T>
   void fill(span<T> to, std::type_identity_t<T> value) {
-    std::fill(to.begin(), to.end(), value);
+    detail::fill_memory(to, value);
   }
 
   /// All of `from` to the front of `to`; they may overlap.
