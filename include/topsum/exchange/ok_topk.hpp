@@ -31,10 +31,10 @@ namespace topsum {
 /// 4. balance: when an owner holds more than `balance_above` times the mean, entries move so that each holds its share;
 /// 5. allgatherv. What is applied of a rank's entries: those whose index is in the result.
 ///
-/// Words sent by a rank (raw codec, 32-bit types): at most 6k + 124 on every input, for headers and counts at most 24 a peer more and
-/// 2P at a boundary step; at most 6k(P-1)/P on average where supports are spread. It receives at most (2 region_capacity + 4)k:
-/// what a rank has for one owner is cut by magnitude to region_capacity k/P entries (at least 64), the rest stays in its
-/// residual; at P <= 4 nothing is ever cut. Latency: 2P + 2 log P, at a refresh 3 to 31 small allreduces more.
+/// Words sent by a rank (raw codec, 32-bit types): at most 6k + 124 on every input, for headers and counts at most 24 a peer
+/// more (30 at a boundary step that is no refresh); at most 6k(P-1)/P on average where supports are spread. It receives at
+/// most (2 region_capacity + 4)k: what a rank has for one owner is cut by magnitude to region_capacity k/P entries (at least
+/// 64), the rest stays in its residual; at P <= 4 nothing is ever cut. Latency: 2P + 2 log P, at a refresh 3 to 31 small allreduces more.
 /// Memory: O(k) + O(P). Deterministic: the owner sums its own entries first, then rank-1, rank-2, ... cyclically.
 /// Prefer `gather_all` at P = 2, `dense` above a density of about 1/3.
 struct ok_topk {
