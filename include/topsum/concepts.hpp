@@ -44,6 +44,13 @@ concept value_type = std::is_trivially_copyable_v<T> && requires {
 template <class I>
 concept index_type = std::same_as<I, std::uint32_t> || std::same_as<I, std::uint64_t>;
 
+/// Every stage names its slot and itself, says no to bad parameters, and describes itself (optional: a `name` alone will do).
+template <class S, class Tag>
+concept stage_for = std::copy_constructible<S> && std::same_as<stage_tag_t<S>, Tag> && requires(S const& s) {
+  { S::name } -> std::convertible_to<std::string_view>;
+  s.validate();  // throws errc::bad_argument
+};
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Backend: where data live and loops run
 
@@ -132,18 +139,10 @@ concept list_backend = requires(
 /// Where data live and loops run. Stages are written in these verbs alone, so that they run on every backend.
 /// Every verb gives the same bits on every backend, vector width and thread count.
 template <class B>
-concept backend = std::copy_constructible<B> && std::same_as<stage_tag_t<B>, backend_tag> && memory_backend<B> &&
-                  selecting_backend<B> && list_backend<B>;
+concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_backend<B> && list_backend<B>;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Stages
-
-/// Every stage names its slot and itself, says no to bad parameters, and describes itself (optional: a `name` alone will do).
-template <class S, class Tag>
-concept stage_for = std::copy_constructible<S> && std::same_as<stage_tag_t<S>, Tag> && requires(S const& s) {
-  { S::name } -> std::convertible_to<std::string_view>;
-  s.validate();  // throws errc::bad_argument
-};
 
 /// How the entries of one piece are chosen. `select` is a pure function of (input, step, state): it reads `before` and writes
 /// all of `after`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.

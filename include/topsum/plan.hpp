@@ -220,6 +220,7 @@ class plan {
 
   void prepare() {
     layout_.validate();
+    channel_.backend().validate();
     selection_.validate();
     residual_.validate();
     codec_.validate();
