@@ -23,9 +23,9 @@
 #include <topsum/core/stage.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
-#include <topsum/detail/host_fill.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_lists.hpp>
+#include <topsum/detail/host_memory.hpp>
 #include <topsum/detail/host_pass.hpp>
 #include <topsum/detail/host_radix.hpp>
 #include <topsum/detail/host_scratch.hpp>
@@ -42,7 +42,7 @@ namespace topsum {
 ///
 /// Cost: a selecting verb is one pass over gradient and states, plus O(candidates); candidates are at most three times what may
 /// be kept, and `slack`. The result is the same, bit for bit, for every instruction set.
-class host {
+class host : public detail::host_memory_verbs {
  public:
   using stage_tag = backend_tag;
   using instruction_set = topsum::instruction_set;
@@ -82,54 +82,7 @@ class host {
     return memory;
   }
 
-  /// All of `to` becomes `value`.
-  template <class T>
-  void fill(span<T> to, std::type_identity_t<T> value) {
-    detail::fill_memory(to, value);
-  }
-
-  /// All of `from` to the front of `to`; they may overlap.
-  template <class T>
-  void copy(span<T> from, span<std::remove_const_t<T>> to) {
-    assert(to.size() >= from.size());
-    move_bytes(to.data(), from.data(), from.size_bytes());
-  }
-
-  /// The bytes of all of `from` to the front of `to`.
-  template <class T>
-  void pack(span<T> from, span<std::byte> to) {
-    assert(to.size() >= from.size_bytes());
-    move_bytes(to.data(), from.data(), from.size_bytes());
-  }
-
-  /// Fills all of `to` from the bytes at the front of `from`.
-  template <class T>
-  void unpack(span<std::byte const> from, span<T> to) {
-    assert(from.size() >= to.size_bytes());
-    move_bytes(to.data(), from.data(), to.size_bytes());
-  }
-
-  /// Host memory -> here: all of `from` to the front of `to`.
-  template <class T>
-  void write(host_span<T> from, span<std::remove_const_t<T>> to) {
-    copy(from, to);
-  }
-
-  /// Here -> host memory: all of `from` to the front of `to`.
-  template <class T>
-  void read(span<T> from, host_span<std::remove_const_t<T>> to) {
-    copy(from, to);
-  }
-
-  /// The one value of a span of one.
-  template <class T>
-  [[nodiscard]] std::remove_const_t<T> read(span<T> from) {
-    assert(from.size() == 1);
-    return from[0];
-  }
-
-  /// Everything has run already.
-  void wait() noexcept {}
+  // fill, copy, pack, unpack, write, read, wait: see `detail::host_memory_verbs`.
 
   /// `f(i, s[i]...)` for each i below n.
   template <class F, class... T>
@@ -350,10 +303,6 @@ class host {
   }
 
  private:
-  static void move_bytes(void* to, void const* from, std::size_t bytes) noexcept {
-    if (bytes != 0) std::memmove(to, from, bytes);
-  }
-
   template <class R, class I>
   static detail::list_range<R, I> in_use(entries_view<host, R, I> const& list) noexcept {
     assert(list.count[0] <= list.capacity());
