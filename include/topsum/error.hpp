@@ -43,6 +43,7 @@ enum class errc : unsigned {
   timeout = 7,          ///< a rank did not answer within the time limit
   out_of_memory = 8,    ///< a plan's memory could not be allocated
   broken_plan = 9,      ///< a plan used after a transport fault left it between two steps
+  stage_failed = 10,    ///< a stage of one rank threw something else than topsum::error
 };
 
 [[nodiscard]] constexpr std::string_view to_string(errc code) noexcept {
@@ -57,6 +58,7 @@ enum class errc : unsigned {
     case errc::timeout: return "time limit reached";
     case errc::out_of_memory: return "out of memory";
     case errc::broken_plan: return "broken plan";
+    case errc::stage_failed: return "a stage threw";
   }
   return "unknown error code";
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <new>
 #include <optional>
@@ -137,6 +138,9 @@ class plan {
     } catch (std::bad_alloc const&) {
       mine.code = errc::out_of_memory;
       problem = detail::sentence("a plan over ", layout_.size(), " values could not allocate its memory");
+    } catch (std::exception const& e) {
+      mine.code = errc::stage_failed;
+      problem = detail::sentence("a stage threw: ", e.what());
     }
     channel_.agree(mine, problem);
     fingerprint_ = all.hash() ^ layout_.hash() ^ mine.fingerprint;
@@ -147,8 +151,8 @@ class plan {
   /// Collective. `gradient` has the layout's size and lies in the backend's memory. Allocates nothing. Work: one pass over n
   /// values to accumulate and select, one to write the result, O(k) else; messages and bytes: see the exchange.
   /// Throws topsum::error: on every rank alike errc::wrong_size, errc::nonfinite, errc::mismatch (steps or plans differ) - the
-  /// plan goes on with the next call, finite gradients are kept in the residual, or with `.rollback` nothing happened -; on
-  /// this rank errc::transport, errc::timeout, errc::corrupt_message, after which the plan answers errc::broken_plan.
+  /// plan goes on with the next call, finite gradients are kept in the residual, or with `.rollback` nothing happened -; what a
+  /// stage throws, here, and its code or errc::stage_failed on the others, which goes on likewise; on this rank errc::transport, errc::timeout, errc::corrupt_message, after which the plan answers errc::broken_plan.
   report operator()(result_span gradient) { return (*this)(gradient_span{gradient}, gradient); }
 
   /// The same, not in place: reads `gradient`, writes `result`, both of the layout's size.
@@ -265,16 +269,52 @@ class plan {
   template <class Finish>
   report run(gradient_span gradient, std::size_t result_size, result_span dense, Finish const& finish) {
     channel_.begin(fingerprint_, step_, layout_);
-    if (broken_) channel_.fail(errc::broken_plan);
-    if (gradient.size() != layout_.size()) channel_.fail(errc::wrong_size, gradient.size());
-    if (result_size != layout_.size()) channel_.fail(errc::wrong_size, result_size);
+    bool const was_broken = std::exchange(broken_, true);
     try {
+      if (was_broken) channel_.fail(errc::broken_plan);
+      if (gradient.size() != layout_.size()) channel_.fail(errc::wrong_size, gradient.size());
+      if (result_size != layout_.size()) channel_.fail(errc::wrong_size, result_size);
       report const done = attempt(gradient, dense, finish);
       residual_.commit(memory_->residual);
       ++step_;
+      broken_ = false;
       return done;
+    } catch (error const& e) {
+      if (channel_.settled()) {
+        broken_ = was_broken;
+      } else if (was_broken) {  // and the others cannot even be told
+        throw error{errc::broken_plan,
+                    detail::sentence(
+                        "this plan was left between two steps by an earlier fault; make a new plan on every rank (",
+                        e.what(), ")"),
+                    channel_.rank()};
+      }
+      throw;
     } catch (...) {
-      broken_ = !channel_.settled();
+      broken_ = was_broken || !channel_.settled();
+      throw;
+    }
+  }
+
+  /// Runs what this rank does alone: should it throw, all ranks hear of it.
+  template <class F>
+  void alone(F const& work) {
+    auto const tell = [this](errc code) {
+      try {
+        channel_.fail(code);
+      } catch (error const&) {  // what is thrown here says more
+      }
+    };
+    try {
+      work();
+    } catch (error const& e) {
+      tell(e.code());
+      throw;
+    } catch (std::bad_alloc const&) {
+      tell(errc::out_of_memory);
+      throw;
+    } catch (...) {
+      tell(errc::stage_failed);
       throw;
     }
   }
@@ -288,18 +328,21 @@ class plan {
     r.n = shape_.n;
     auto const t0 = clock::now();
 
-    b.fill(memory.fault.view(), nonfinite_record{});
-    auto const from = residual_.template accumulate<B, T>(b, gradient, memory.residual, memory.fault.view());
     auto const work = working_values(dense);
-    if constexpr (is_sparse) {
-      selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after,
-                        memory.selected.view());
-      r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
-    } else {
-      b.accumulate(from, work);
-      r.selected = shape_.n;
-    }
-    nonfinite_record const bad = b.read(memory.fault.view());
+    nonfinite_record bad;
+    alone([&] {
+      b.fill(memory.fault.view(), nonfinite_record{});
+      auto const from = residual_.template accumulate<B, T>(b, gradient, memory.residual, memory.fault.view());
+      if constexpr (is_sparse) {
+        selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after,
+                          memory.selected.view());
+        r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
+      } else {
+        b.accumulate(from, work);
+        r.selected = shape_.n;
+      }
+      bad = b.read(memory.fault.view());
+    });
     r.nonfinite = static_cast<std::size_t>(bad.count);
     if (bad.count != 0) {
       if (nonfinite_ == on_nonfinite::error) channel_.fail(errc::nonfinite, bad.first, bad.count);
