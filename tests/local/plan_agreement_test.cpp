@@ -4,10 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <topsum/topsum.hpp>
 #include <vector>
 
@@ -174,6 +175,35 @@ TEST_CASE("memory that one rank cannot have is an error on every rank") {
     CHECK(e.code == errc::out_of_memory);
     CHECK(e.says("2305843009213693952 values"));
   }
+}
+
+namespace {
+
+// A rule of a user whose validate throws whatever it likes.
+struct nervous {
+  using stage_tag = topsum::rule_tag;
+  static constexpr std::string_view name = "nervous";
+  static constexpr bool fixed_count = true;
+  bool throws = false;
+  template <class B, class R>
+  using state = topsum::top_k::state<B, R>;
+  void validate() const {
+    if (throws) throw std::length_error{"nerves"};
+  }
+  [[nodiscard]] std::size_t count(std::size_t size) const { return size; }
+  [[nodiscard]] std::size_t capacity(std::size_t size) const { return size; }
+  template <class B, class Source, class State, class R, class I>
+  void select(B& backend, Source const& from, std::span<topsum::piece const> pieces, std::uint64_t, State const&,
+              State& after, topsum::entries_view<B, R, I> out) const {
+    backend.select_top_k(from, pieces, out, after.thresholds.view());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what a stage throws while a plan is made is told on every rank") {
+  expect_everywhere(errc::stage_failed, "a stage threw: nerves", make<float>(100, nervous{}),
+                    make<float>(100, nervous{true}));
 }
 
 TEST_CASE("a plan that failed to be made leaves its transport usable") {
