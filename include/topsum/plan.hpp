@@ -202,7 +202,9 @@ class plan {
   }
   [[nodiscard]] B& backend() noexcept { return channel_.backend(); }
   /// The stages and their parameters, in one line.
-  [[nodiscard]] std::string describe() const { return describe_stages().text(); }
+  [[nodiscard]] std::string describe() const {
+    return detail::sentence(describe_stages().text(), ", ", to_string(nonfinite_));
+  }
 
  private:
   using clock = std::chrono::steady_clock;

@@ -56,6 +56,15 @@ enum class on_nonfinite : unsigned char {
   propagate  ///< dropped too, and the result holds NaN at each rank's first such position, for loss scalers to see
 };
 
+[[nodiscard]] constexpr std::string_view to_string(on_nonfinite how) noexcept {
+  switch (how) {
+    case on_nonfinite::error: return "on_nonfinite::error";
+    case on_nonfinite::drop: return "on_nonfinite::drop";
+    case on_nonfinite::propagate: return "on_nonfinite::propagate";
+  }
+  return "unknown policy";
+}
+
 template <>
 struct detail::stage_tag_of<on_nonfinite> {
   using type = nonfinite_tag;
@@ -70,15 +79,17 @@ void describe(description& out, S const& stage);
 /// Collects a stage's name and parameters: as text for people, as a hash by which ranks find out that they disagree.
 class description {
  public:
-  /// Opens the stage `name`; parameters follow.
+  /// Opens the stage `name`; parameters follow. Stages one behind the other are set apart by commas.
   void open(std::string_view name) {
     mix(name);
+    if (depth_++ == 0 && !text_.empty()) text_.append(", ");
     text_.append(name).append("{");
     first_ = true;
   }
   void close() {
     mix("}");
     text_.append("}");
+    --depth_;
     first_ = false;
   }
   /// One parameter. Numbers, optional numbers, and stages inside stages.
@@ -135,6 +146,7 @@ class description {
 
   std::string text_;
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+  int depth_ = 0;
   bool first_ = true;
 };
 
