@@ -26,6 +26,7 @@
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_lists.hpp>
 #include <topsum/detail/host_memory.hpp>
+#include <topsum/detail/host_merge.hpp>
 #include <topsum/detail/host_pass.hpp>
 #include <topsum/detail/host_radix.hpp>
 #include <topsum/detail/host_scratch.hpp>
@@ -186,14 +187,10 @@ class host : public detail::host_memory_verbs {
   void merge_sum(std::type_identity_t<std::span<entries_view<host, R, I> const>> lists,
                  entries_view<host, R, I> const& out) {
     auto const range = [&](std::size_t l) { return in_use(lists[l]); };
-    if (lists.size() == 2) {
-      out.count[0] = detail::merge_two(range(0), range(1), out.indices.data(), out.values.data());
-    } else {
-      scratch_.reserve_merge(lists.size(), sizeof(detail::merge_head<I>));
-      out.count[0] = detail::merge_many<R, I>(lists.size(), range, scratch_.template heads<detail::merge_head<I>>(),
-                                              scratch_.positions(), out.indices.data(), out.values.data(),
-                                              out.capacity());
-    }
+    scratch_.reserve_merge(lists.size(), sizeof(detail::merge_head<I>));
+    out.count[0] = detail::merge_many<R, I>(lists.size(), range, scratch_.template heads<detail::merge_head<I>>(),
+                                            scratch_.positions(), out.indices.data(), out.values.data(),
+                                            out.capacity());
     assert(out.count[0] <= out.capacity());
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 /// \file
-/// Verbs over lists of entries on the host: merges, cuts, counts and scattered updates.
+/// Verbs over lists of entries on the host: cuts, counts and scattered updates.
 #ifndef TOPSUM_DETAIL_HOST_LISTS_HPP
 #define TOPSUM_DETAIL_HOST_LISTS_HPP
 
@@ -21,93 +21,6 @@ struct list_range {
   R const* values;
   std::size_t size;
 };
-
-/// Union of two lists; equal indices give a's value + b's. Returns the number of entries.
-template <class R, class I>
-std::size_t merge_two(list_range<R, I> a, list_range<R, I> b, I* indices, R* values) noexcept {
-  std::size_t i = 0;
-  std::size_t j = 0;
-  std::size_t used = 0;
-  while (i < a.size && j < b.size) {
-    I const left = a.indices[i];
-    I const right = b.indices[j];
-    R const x = a.values[i];
-    R const y = b.values[j];
-    indices[used] = left < right ? left : right;
-    values[used] = left < right ? x : right < left ? y : x + y;
-    ++used;
-    i += left <= right ? 1U : 0U;
-    j += right <= left ? 1U : 0U;
-  }
-  for (; i < a.size; ++i, ++used) {
-    indices[used] = a.indices[i];
-    values[used] = a.values[i];
-  }
-  for (; j < b.size; ++j, ++used) {
-    indices[used] = b.indices[j];
-    values[used] = b.values[j];
-  }
-  return used;
-}
-
-/// Where one of many merged lists stands.
-template <class I>
-struct merge_head {
-  I index;
-  std::uint32_t list;
-  friend bool operator<(merge_head const& a, merge_head const& b) noexcept {
-    return a.index < b.index || (a.index == b.index && a.list < b.list);
-  }
-};
-
-/// Moves the head at the root of a heap of `n` down to its place.
-template <class I>
-void sift_down(merge_head<I>* heap, std::size_t n, std::size_t at) noexcept {
-  merge_head<I> const moving = heap[at];
-  for (;;) {
-    std::size_t child = 2 * at + 1;
-    if (child >= n) break;
-    if (child + 1 < n && heap[child + 1] < heap[child]) ++child;
-    if (!(heap[child] < moving)) break;
-    heap[at] = heap[child];
-    at = child;
-  }
-  heap[at] = moving;
-}
-
-/// Union of many lists. `heap` and `positions` have room for one element a list; `range(l)` is list l.
-template <class R, class I, class Range>
-std::size_t merge_many(std::size_t lists, Range range, merge_head<I>* heap, std::size_t* positions, I* indices,
-                       R* values, [[maybe_unused]] std::size_t capacity) noexcept {
-  std::size_t heads = 0;
-  for (std::size_t l = 0; l < lists; ++l) {
-    positions[l] = 0;
-    if (range(l).size != 0) heap[heads++] = {range(l).indices[0], static_cast<std::uint32_t>(l)};
-  }
-  for (std::size_t i = heads / 2; i-- > 0;) sift_down(heap, heads, i);
-  std::size_t used = 0;
-  while (heads != 0) {
-    merge_head<I> const head = heap[0];
-    list_range<R, I> const from = range(head.list);
-    std::size_t const at = positions[head.list]++;
-    R const value = from.values[at];
-    if (used != 0 && indices[used - 1] == head.index) {
-      values[used - 1] += value;
-    } else {
-      assert(used < capacity);
-      indices[used] = head.index;
-      values[used] = value;
-      ++used;
-    }
-    if (at + 1 < from.size) {
-      heap[0].index = from.indices[at + 1];
-    } else {
-      heap[0] = heap[--heads];
-    }
-    if (heads != 0) sift_down(heap, heads, 0);
-  }
-  return used;
-}
 
 /// The entries of a whose index b has; the target may be a. Returns their number.
 template <class R, class I>
