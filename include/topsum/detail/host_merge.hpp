@@ -115,12 +115,15 @@ std::size_t merge_by_windows(std::size_t lists, Range range, std::size_t* positi
   std::fill_n(positions, lists, std::size_t{0});
   std::size_t used = 0;
   for (;;) {
+    bool done = true;
     std::uint64_t base = ~std::uint64_t{0};
     for (std::size_t l = 0; l < lists; ++l) {
       list_range<R, I> const list = range(l);
-      if (positions[l] < list.size) base = std::min(base, std::uint64_t{list.indices[positions[l]]});
+      if (positions[l] == list.size) continue;
+      done = false;
+      base = std::min(base, std::uint64_t{list.indices[positions[l]]});
     }
-    if (base == ~std::uint64_t{0}) return used;
+    if (done) return used;
     for (std::size_t l = 0; l < lists; ++l) {
       list_range<R, I> const list = range(l);
       std::size_t at = positions[l];

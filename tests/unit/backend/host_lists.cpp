@@ -45,11 +45,11 @@ list_of<R, I> first_of(list_of<R, I> const& list, std::size_t k) {
 TEST_CASE_TEMPLATE("merge_sum is the union, summed in the order of the lists", R, float, double) {
   using I = std::conditional_t<sizeof(R) == 4, std::uint32_t, std::uint64_t>;
   for (std::size_t lists : {0U, 1U, 2U, 3U, 5U, 8U, 33U}) {
-    for (std::size_t extent : {40U, 5000U}) {
+    for (std::size_t extent : {40U, 5000U, 4000000U}) {  // the last is sparse: lists are compared, not scattered
       std::vector<room<R, I>> inputs;
       std::map<I, R> sums;
       for (std::size_t l = 0; l < lists; ++l) {
-        std::size_t const size = l % 4 == 1 ? 0 : extent / 3 + l;
+        std::size_t const size = l % 4 == 1 ? 0 : std::min<std::size_t>(extent / 3, 300) + l;
         inputs.push_back(random_list<R, I>(std::min(size, extent), extent, static_cast<unsigned>(l)));
         auto const list = inputs.back().list();
         for (std::size_t i = 0; i < list.indices.size(); ++i) {
@@ -92,6 +92,18 @@ TEST_CASE("merging huge indices and indices at the ends") {
                             {0, std::uint64_t{1} << 40, last},
                             {1, static_cast<float>(times == 2 ? 3 : 6), static_cast<float>(times == 2 ? 6 : 10)}});
   }
+}
+
+TEST_CASE("merging dense lists whose last index is the largest there is") {
+  room<float, std::uint32_t> a{2};
+  room<float, std::uint32_t> b{2};
+  a.indices[0] = b.indices[0] = ~std::uint32_t{0} - 1, a.indices[1] = b.indices[1] = ~std::uint32_t{0};
+  a.values[0] = 1, a.values[1] = 2, b.values[0] = 3, b.values[1] = 4;
+  a.count = b.count = 2;
+  std::vector<topsum::entries_view<host, float, std::uint32_t>> views{a.view(), b.view()};
+  room<float, std::uint32_t> out{2};
+  host{}.merge_sum(std::span{views}, out.view());
+  CHECK(out.list() == list_of<float, std::uint32_t>{{~std::uint32_t{0} - 1, ~std::uint32_t{0}}, {4, 6}});
 }
 
 TEST_CASE_TEMPLATE("top_of keeps the first by magnitude, in place too, on every instruction set", R, float, double) {
