@@ -36,7 +36,8 @@ template <value_type T, class S, class B = host>
     auto const step = [&](std::vector<T> const& gradient) {
       auto const there = place(backend, gradient);
       backend.fill(fault.view(), nonfinite_record{});
-      backend.accumulate(store.template accumulate<B, T>(backend, there.view(), state, fault.view()), accumulators.view());
+      backend.accumulate(store.template accumulate<B, T>(backend, there.view(), state, fault.view()),
+                         accumulators.view());
       backend.wait();
     };
     auto const residual = [&] { return fetch<R>(backend, state.current(), n); };
@@ -72,9 +73,11 @@ template <value_type T, class S, class B = host>
     if (rolls_back) {
       v.expect(failed == before, "a step without commit leaves no trace");
     } else {
-      v.expect(failed[0] == before[0] && failed[n / 2] == before[n / 2], "where the gradient is not finite the residual keeps its value");
+      v.expect(failed[0] == before[0] && failed[n / 2] == before[n / 2],
+               "where the gradient is not finite the residual keeps its value");
       auto const acc = fetch<R>(backend, accumulators.view(), n);
-      for (std::size_t i = 1; i < n; ++i) v.expect(i == n / 2 || failed[i] == acc[i], "a step without commit keeps the finite gradients");
+      for (std::size_t i = 1; i < n; ++i)
+        v.expect(i == n / 2 || failed[i] == acc[i], "a step without commit keeps the finite gradients");
     }
     step(make_input<T>(input::small_integers, n, 5));
     store.keep_nothing(backend, state);

@@ -28,9 +28,12 @@ template <transport C>
   host backend;
   auto const P = static_cast<std::size_t>(comm.size());
   auto const me = static_cast<std::size_t>(comm.rank());
-  auto const byte_of = [](std::size_t from, std::size_t to, std::size_t i) { return static_cast<std::byte>(from * 31 + to * 7 + i * 13); };
+  auto const byte_of = [](std::size_t from, std::size_t to, std::size_t i) {
+    return static_cast<std::byte>(from * 31 + to * 7 + i * 13);
+  };
 
-  for (std::size_t const size : {std::size_t{0}, std::size_t{1}, std::size_t{13}, std::size_t{1024}, std::size_t{100003}}) {
+  for (std::size_t const size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{13}, std::size_t{1024}, std::size_t{100003}}) {
     v.about(std::to_string(P) + " ranks, " + std::to_string(size) + " bytes");
     {
       std::vector<std::byte> mine(size);
@@ -50,7 +53,8 @@ template <transport C>
       std::vector<std::byte> mine(sizes[me]);
       std::vector<std::byte> all(total);
       for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = byte_of(me, 1, i);
-      collective::all_gather_v(comm, backend, std::span<std::byte const>{mine}, std::span{all}, std::span<std::size_t const>{sizes});
+      collective::all_gather_v(comm, backend, std::span<std::byte const>{mine}, std::span{all},
+                               std::span<std::size_t const>{sizes});
       bool right = true;
       std::size_t at = 0;
       for (std::size_t r = 0; r < P; ++r) {
@@ -86,7 +90,8 @@ template <transport C>
       for (std::size_t r = 0, at = 0; r < P; ++r) {
         for (std::size_t i = 0; i < out[r]; ++i) from[at++] = byte_of(me, r, i);
       }
-      collective::all_to_all_v(comm, backend, std::span<std::byte const>{from}, std::span<std::size_t const>{out}, std::span{to}, std::span<std::size_t const>{in});
+      collective::all_to_all_v(comm, backend, std::span<std::byte const>{from}, std::span<std::size_t const>{out},
+                               std::span{to}, std::span<std::size_t const>{in});
       bool right = true;
       for (std::size_t r = 0, at = 0; r < P; ++r) {
         for (std::size_t i = 0; i < in[r]; ++i) right = right && to[at++] == byte_of(r, me, i);
@@ -99,7 +104,8 @@ template <transport C>
       for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<double>(i % 100 * (me + 1));
       collective::all_reduce(comm, backend, std::span{values}, combine::sum, std::span{scratch});
       bool right = true;
-      for (std::size_t i = 0; i < size; ++i) right = right && values[i] == static_cast<double>(i % 100 * (P * (P + 1) / 2));
+      for (std::size_t i = 0; i < size; ++i)
+        right = right && values[i] == static_cast<double>(i % 100 * (P * (P + 1) / 2));
       v.expect(right, "all_reduce sums over ranks");
       for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<double>((i + me) % P);
       collective::all_reduce(comm, backend, std::span{values}, combine::maximum, std::span{scratch});
@@ -127,8 +133,10 @@ template <transport C>
       std::array<transfer<std::span<std::byte const>>, 1> const s2{{{next, two}}};
       std::array<transfer<std::span<std::byte>>, 1> const r1{{{before, first}}};
       std::array<transfer<std::span<std::byte>>, 1> const r2{{{before, second}}};
-      auto a = comm.start(std::span<transfer<std::span<std::byte const>> const>{s1}, std::span<transfer<std::span<std::byte>> const>{r1});
-      auto b = comm.start(std::span<transfer<std::span<std::byte const>> const>{s2}, std::span<transfer<std::span<std::byte>> const>{r2});
+      auto a = comm.start(std::span<transfer<std::span<std::byte const>> const>{s1},
+                          std::span<transfer<std::span<std::byte>> const>{r1});
+      auto b = comm.start(std::span<transfer<std::span<std::byte const>> const>{s2},
+                          std::span<transfer<std::span<std::byte>> const>{r2});
       comm.finish(b);
       comm.finish(a);
       v.expect(first == one && second == two, "messages between two ranks arrive in order");
