@@ -261,6 +261,7 @@ enum class combine : unsigned char { sum, maximum };
 /// The bytes that verbs move: in host memory, or in the memory of backend `B`.
 template <class B>
 using bytes_in = typename B::template span<std::byte>;
+/// The same, to be read only.
 template <class B>
 using const_bytes_in = typename B::template span<std::byte const>;
 

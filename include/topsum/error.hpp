@@ -46,6 +46,7 @@ enum class errc : unsigned {
   stage_failed = 10,    ///< a stage of one rank threw something else than topsum::error
 };
 
+/// The code in words, e.g. "wrong size".
 [[nodiscard]] constexpr std::string_view to_string(errc code) noexcept {
   switch (code) {
     case errc::none: return "none";

@@ -56,6 +56,7 @@ enum class on_nonfinite : unsigned char {
   propagate  ///< dropped too, and the result holds NaN at each rank's first such position, for loss scalers to see
 };
 
+/// The policy in words.
 [[nodiscard]] constexpr std::string_view to_string(on_nonfinite how) noexcept {
   switch (how) {
     case on_nonfinite::error: return "on_nonfinite::error";

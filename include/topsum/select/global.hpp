@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <topsum/concepts.hpp>
 #include <topsum/core/entries.hpp>
 #include <topsum/core/piece.hpp>
 #include <topsum/core/stage.hpp>
@@ -39,6 +40,7 @@ struct global {
   }
 
   template <class B, class Source, class State, class R, class I>
+    requires selection_rule<Rule, B, typename Source::gradient_type, I>
   void select(B& backend, Source const& from, std::span<piece const> pieces, std::uint64_t step, State const& before,
               State& after, entries_view<B, R, I> out) const {
     rule.select(backend, from, pieces, step, before, after, out);

@@ -27,6 +27,7 @@ enum class spread {
   equal,      ///< every rank the same values
   disjoint    ///< rank r has values only in the r-th part of the positions
 };
+/// All of them, to loop over.
 inline constexpr spread every_spread[] = {spread::alike, spread::one_empty, spread::equal, spread::disjoint};
 
 /// Rank r's gradient in step `step`.

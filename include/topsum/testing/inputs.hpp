@@ -56,10 +56,12 @@ enum class input {
   one_spike,    ///< equal values and a single large one
   mostly_zero,  ///< one in 50 nonzero
 };
+/// All of them, to loop over.
 inline constexpr input every_input[] = {input::laplace,   input::small_integers, input::all_zero,
                                         input::all_equal, input::negative_only,  input::increasing,
                                         input::one_spike, input::mostly_zero};
 
+/// The shape in words.
 [[nodiscard]] constexpr std::string_view to_string(input kind) noexcept {
   constexpr std::string_view names[] = {"laplace",       "small integers", "all zero",  "all equal",
                                         "negative only", "increasing",     "one spike", "mostly zero"};
