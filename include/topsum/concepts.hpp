@@ -193,12 +193,13 @@ concept residual_store = stage_for<S, residual_tag> && requires(S const& s, B& b
                                                                 typename S::template state<B, T>& memory,
                                                                 typename B::template span<T const> gradient,
                                                                 typename B::template span<nonfinite_record> fault,
-                                                                entries_view<B, wide_t<T>, I> list) {
+                                                                entries_view<B, wide_t<T>, I> list,
+                                                                typename B::template span<wide_t<T>> dense) {
   { S::keeps } -> std::convertible_to<bool>;  // whether anything is kept at all
   requires std::constructible_from<typename S::template state<B, T>, B&, std::size_t, S const&>;
   s.template accumulate<B, T>(b, gradient, memory, fault);  // -> source<B, T, ...>
   s.keep(b, memory, list);                                  // these entries were applied, with these values
-  s.keep_nothing(b, memory);                                // all of the accumulator was applied
+  s.keep_dense(b, memory, dense);                           // n values were applied, these
   s.commit(memory);
 };
 

@@ -4,6 +4,7 @@
 #ifndef TOPSUM_ERROR_HPP
 #define TOPSUM_ERROR_HPP
 
+#include <charconv>
 #include <concepts>
 #include <stdexcept>
 #include <string>
@@ -18,7 +19,9 @@ inline void append(std::string& text, char const* part) { text.append(part); }
 template <class N>
   requires std::integral<N> || std::floating_point<N>
 void append(std::string& text, N number) {
-  text.append(std::to_string(number));
+  char digits[32];
+  auto const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+  text.append(digits, end);
 }
 
 /// The parts, words and numbers, one behind the other.

@@ -121,7 +121,7 @@ class plan {
         channel_{std::move(on), std::move(comm)} {
     wire_header mine{wire_header::kind::construction,
                      errc::none,
-                     (std::uint64_t{value_traits<T>::code} << 32) | sizeof(I),
+                     channel_type::types(value_traits<T>::code, sizeof(I)),
                      0,
                      layout_.size(),
                      layout_.hash(),
@@ -142,8 +142,7 @@ class plan {
       mine.code = errc::stage_failed;
       problem = detail::sentence("a stage threw: ", e.what());
     }
-    channel_.agree(mine, problem);
-    fingerprint_ = all.hash() ^ layout_.hash() ^ mine.fingerprint;
+    fingerprint_ = channel_.agree(mine, problem);
   }
 
   /// One step, in place: on return `gradient` holds the reduced result, dense, the same on every rank.
@@ -155,7 +154,8 @@ class plan {
   /// stage throws, here, and its code or errc::stage_failed on the others, which goes on likewise; on this rank errc::transport, errc::timeout, errc::corrupt_message, after which the plan answers errc::broken_plan.
   report operator()(result_span gradient) { return (*this)(gradient_span{gradient}, gradient); }
 
-  /// The same, not in place: reads `gradient`, writes `result`, both of the layout's size.
+  /// The same, not in place: reads `gradient`, writes `result`, both of the layout's size; they are one or do not overlap.
+  /// Under `dense`, a step that fails may have overwritten the result.
   report operator()(gradient_span gradient, result_span result) {
     auto const write = [&](memory_type& memory, auto const& reduced) {
       B& b = channel_.backend();
@@ -285,11 +285,13 @@ class plan {
       if (channel_.settled()) {
         broken_ = was_broken;
       } else if (was_broken) {  // and the others cannot even be told
-        throw error{errc::broken_plan,
-                    detail::sentence(
-                        "this plan was left between two steps by an earlier fault; make a new plan on every rank (",
-                        e.what(), ")"),
-                    channel_.rank()};
+        throw error{
+            errc::broken_plan,
+            detail::sentence(
+                "this plan was left between two steps by an earlier fault; make a new plan on every rank, over a "
+                "new communicator if the old one failed (",
+                e.what(), ")"),
+            channel_.rank()};
       }
       throw;
     } catch (...) {
@@ -368,12 +370,14 @@ class plan {
       std::swap(memory.exchange_before, memory.exchange_after);
       r.apply_seconds = seconds(t2, clock::now());
     } else {
+      channel_.open();
+      // From here on only a broken plan can follow; and the sums will take the accumulators' place.
+      residual_.template keep_dense<B, T>(b, memory.residual, work);
       exchange_.run(channel_, work, memory.workspace);
       r.sent = r.result = shape_.n;
       b.wait();
       auto const t2 = clock::now();
       r.exchange_seconds = seconds(t1, t2);
-      residual_.keep_nothing(b, memory.residual);
       auto const divisor = static_cast<wide_type>(reduction_.divisor(shape_.ranks));
       b.for_each(
           shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); }, dense,

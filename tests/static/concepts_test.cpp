@@ -165,7 +165,7 @@ struct store {
     requires(what != lacks::two)
   {}
   template <class B, class T>
-  void keep_nothing(B&, state<B, T>&) const
+  void keep_dense(B&, state<B, T>&, typename B::template span<topsum::wide_t<T>>) const
     requires(what != lacks::three)
   {}
   template <class B, class T>

@@ -30,7 +30,7 @@ struct wire_header {
 
   kind what = kind::step;
   errc code = errc::none;         ///< what went wrong on the sender
-  std::uint64_t fingerprint = 0;  ///< construction: value and index types; step: of the plan
+  std::uint64_t fingerprint = 0;  ///< construction: types, and a number of the plan; step: of the plan
   std::uint64_t step = 0;         ///< construction: entries that may travel, k
   std::uint64_t count = 0;        ///< construction: n; step: entries that follow for the receiver
   std::uint64_t a = 0;            ///< construction: hash of the layout; step: first position of a fault, or a size
@@ -113,17 +113,14 @@ class channel {
   [[nodiscard]] bool settled() const noexcept { return settled_; }
 
   /// Agrees on a new plan; collective. `mine` is this rank's header, `problem` its error message or empty. Throws, on every
-  /// rank alike, the first problem or the first difference.
-  void agree(wire_header mine, std::string const& problem) {
+  /// rank alike, the first problem or the first difference. Returns the plan's fingerprint: equal on all ranks, and no other
+  /// living plan of these ranks has it, be its stages the same.
+  [[nodiscard]] std::uint64_t agree(wire_header mine, std::string const& problem) {
     ours_ = mine;
+    ours_.fingerprint |= instance() << type_bits;
     std::ranges::fill(out_, ours_);
     trade_headers();
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what != wire_header::kind::construction)
-        throw error{errc::mismatch,
-                    detail::sentence(on_rank(r), "runs a step where another rank makes a plan", in_order),
-                    static_cast<int>(r)};
-    }
+    expect_one_kind();
     for (std::size_t r = 0; r < in_.size(); ++r) {
       if (in_[r].code != errc::none)
         throw error{in_[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
@@ -132,6 +129,13 @@ class channel {
       std::string const difference = different_plan(in_[0], in_[r]);
       if (!difference.empty()) throw error{errc::mismatch, on_rank(r) + difference, static_cast<int>(r)};
     }
+    description all;
+    for (std::uint64_t part : {in_[0].fingerprint, in_[0].a, in_[0].b, in_[0].step, in_[0].count}) all.mix(part);
+    return all.hash();
+  }
+  /// A construction header's fingerprint for a value type's code and the size of an index.
+  static constexpr std::uint64_t types(std::uint32_t value_code, std::size_t index_bytes) noexcept {
+    return (std::uint64_t{value_code & 0xffU} << 8) | (index_bytes & 0xffU);
   }
 
   // -- small messages between hosts; counted as control, apart from the entries -------------------------------------------
@@ -208,18 +212,31 @@ class channel {
       out_[r].count = count_for(r);
     }
     trade_headers();
+    expect_one_kind();
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what == wire_header::kind::step && in_[r].code != errc::none)
-        settle(in_[r].code, describe_fault(in_[r]), r);
+      if (in_[r].fingerprint != in_[0].fingerprint)
+        settle(errc::mismatch, detail::sentence("runs another plan than rank 0", in_order), r);
     }
     for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].what != wire_header::kind::step)
-        settle(errc::mismatch, std::string{"makes a plan where another rank runs a step"} + in_order, r);
-      if (in_[r].fingerprint != in_[0].fingerprint)
-        settle(errc::mismatch, std::string{"runs another plan than rank 0"} + in_order, r);
+      if (in_[r].code != errc::none) settle(in_[r].code, describe_fault(in_[r]), r);
+    }
+    for (std::size_t r = 0; r < in_.size(); ++r) {
       if (in_[r].step != in_[0].step)
         settle(errc::mismatch,
                detail::sentence("is at step ", in_[r].step, " of the plan where rank 0 is at step ", in_[0].step), r);
+    }
+  }
+
+  /// Some ranks make a plan, others run a step: the same error on both sides.
+  void expect_one_kind() {
+    constexpr auto makes = wire_header::kind::construction;
+    for (std::size_t r = 1; r < in_.size(); ++r) {
+      if (in_[r].what == in_[0].what) continue;
+      settle(errc::mismatch,
+             detail::sentence(in_[r].what == makes ? "makes a plan where rank 0 runs a step"
+                                                   : "runs a step where rank 0 makes a plan",
+                              in_order),
+             r);
     }
   }
 
@@ -237,9 +254,17 @@ class channel {
       case errc::wrong_size:
         return detail::sentence("passed ", h.a, " values where the layout's tensors add up to ", layout_->size());
       case errc::broken_plan:
-        return "its plan was left between two steps by an earlier fault; make a new plan on every rank";
+        return "its plan was left between two steps by an earlier fault; make a new plan on every rank, over a new "
+               "communicator if the old one failed";
       default: return std::string{to_string(h.code)};
     }
+  }
+
+  static constexpr int type_bits = 16;
+
+  /// Where this plan's headers lie: rank 0's number names the plan on all ranks.
+  [[nodiscard]] std::uint64_t instance() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(out_.data()) / alignof(wire_header);
   }
 
   static constexpr char const* in_order = "; all ranks must make the same plans and calls in the same order";
@@ -252,7 +277,8 @@ class channel {
     };
     if (first.count != other.count) return both("n", other.count, first.count);
     if (first.a != other.a) return "another layout (names or extents of tensors) than rank 0";
-    if (first.fingerprint != other.fingerprint) return "another value or index type than rank 0";
+    if ((first.fingerprint ^ other.fingerprint) << (64 - type_bits) != 0)
+      return "another value or index type than rank 0";
     if (first.step != other.step)
       return both("k (entries that may travel, from density or count)", other.step, first.step);
     if (first.b != other.b) return "other stages or parameters than rank 0";

@@ -33,11 +33,10 @@ struct dense {
     typename backend::template buffer<R> scratch;
   };
 
-  /// Replaces `values` by their sum over ranks; collective.
+  /// Replaces `values` by their sum over ranks; collective, after the channel was opened.
   template <class Channel, class R>
   void run(Channel& channel, typename Channel::backend_type::template span<R> values,
            workspace<Channel, R>& memory) const {
-    channel.open();
     channel.template all_reduce<R>(values, memory.scratch.view());
   }
 };

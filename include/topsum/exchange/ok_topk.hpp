@@ -180,11 +180,12 @@ struct ok_topk {
     }
 
     // Bucket b holds the peers at distances [b * bucket + 1, ...]; its messages land in half b % 2 of `in`.
+    int const together = static_cast<int>(memory.in_flight);
     auto const start_bucket = [&](int from) {
       memory.sends.clear();
       memory.receives.clear();
-      std::size_t into = static_cast<std::size_t>(((from - 1) / bucket) % 2) * memory.half;
-      for (int s = from; s < std::min(from + bucket, ranks); ++s) {
+      std::size_t into = static_cast<std::size_t>(((from - 1) / together) % 2) * memory.half;
+      for (int s = from; s < std::min(from + together, ranks); ++s) {
         int const to = (me + s) % ranks;
         int const source = (me - s + ranks) % ranks;
         std::size_t const size = size_for(memory.in_counts[static_cast<std::size_t>(source)], mine);
@@ -201,11 +202,11 @@ struct ok_topk {
     if (ranks == 1) return reduced;
     std::size_t into = 0;
     auto travelling = start_bucket(1);
-    for (int from = 1; from < ranks; from += bucket) {
+    for (int from = 1; from < ranks; from += together) {
       channel.finish(travelling);
-      if (from + bucket < ranks) travelling = start_bucket(from + bucket);
+      if (from + together < ranks) travelling = start_bucket(from + together);
       memory.merging.assign(1, reduced);
-      for (int s = from; s < std::min(from + bucket, ranks); ++s) {
+      for (int s = from; s < std::min(from + together, ranks); ++s) {
         auto const source = static_cast<std::size_t>((me - s + ranks) % ranks);
         View const arrived = memory.incoming[static_cast<std::size_t>(s - from)].view();
         codec.decode(backend, typename M::const_bytes{memory.in_messages[source]}, memory.in_counts[source],

@@ -113,6 +113,7 @@ struct ok_topk_memory {
   static constexpr std::size_t smallest_message_capacity = 64;
 
   static std::size_t capacity_of_message(exchange_shape const& s, double region_capacity) {
+    if (s.capacity == 0) return 0;
     double const share = std::ceil(region_capacity * static_cast<double>(s.capacity) / s.ranks);
     if (share >= static_cast<double>(s.capacity)) return s.capacity;
     return std::min(s.capacity, std::max(smallest_message_capacity, static_cast<std::size_t>(share)));

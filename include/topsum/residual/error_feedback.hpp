@@ -70,9 +70,12 @@ struct error_feedback {
   void keep(B& backend, state<B, T>& memory, entries_view<B, R, I> applied) const {
     backend.subtract(applied, memory.next());
   }
+  /// All n values of `applied` left.
   template <class B, class T>
-  void keep_nothing(B& backend, state<B, T>& memory) const {
-    backend.fill(memory.next(), wide_t<T>{0});
+  void keep_dense(B& backend, state<B, T>& memory, typename B::template span<wide_t<T>> applied) const {
+    using R = wide_t<T>;
+    backend.for_each(
+        applied.size(), [](std::size_t, R& residual, R const& value) { residual -= value; }, memory.next(), applied);
   }
   template <class B, class T>
   void commit(state<B, T>& memory) const noexcept {

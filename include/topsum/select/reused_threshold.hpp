@@ -31,11 +31,12 @@ struct reused_threshold {
   static constexpr std::string_view name = "reused_threshold";
   static constexpr bool fixed_count = false;
 
-  double density = 0.01;                 ///< share of the values, in (0, 1]
-  std::optional<std::size_t> k{};        ///< a count instead of a density
-  std::uint64_t every = 32;              ///< steps from one exact threshold to the next, at least 1
-  double nudge = 1.012;                  ///< factor that follows a drifting count, at least 1; 1 switches it off
-  std::optional<std::size_t> at_most{};  ///< entries that may travel from a piece; default k
+  double density = 0.01;           ///< share of the values, in (0, 1]
+  std::optional<std::size_t> k{};  ///< a count instead of a density
+  std::uint64_t every = 32;        ///< steps from one exact threshold to the next, at least 1
+  double nudge = 1.012;            ///< factor that follows a drifting count, at least 1; 1 switches it off
+  std::optional<std::size_t>
+      at_most{};  ///< entries that may travel from a piece; default k. Less than k lowers k to it
 
   template <class B, class R>
   struct state {
@@ -59,7 +60,10 @@ struct reused_threshold {
       throw error{errc::bad_argument, detail::sentence("reused_threshold: .nudge = ", nudge, " is outside [1, 2]")};
   }
 
-  [[nodiscard]] std::size_t count(std::size_t size) const { return selected_count(density, k, size, name); }
+  [[nodiscard]] std::size_t count(std::size_t size) const {
+    std::size_t const wanted = selected_count(density, k, size, name);
+    return std::min(wanted, at_most.value_or(wanted));
+  }
   [[nodiscard]] std::size_t capacity(std::size_t size) const { return std::min(size, at_most.value_or(count(size))); }
 
   template <class B, class Source, class R, class I>
