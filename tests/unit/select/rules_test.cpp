@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <topsum/testing/selection_laws.hpp>
 #include <topsum/topsum.hpp>
@@ -66,6 +67,31 @@ TEST_CASE("reused_threshold equals selection by sorting and comparing, step afte
                                 kind, 10);
     check<float, std::uint32_t>(topsum::global{topsum::reused_threshold{.k = 20, .every = 1}}, layers, kind, 4);
   }
+}
+
+TEST_CASE("the threshold moves below 2k/3 and above 5k/4, and stays at both") {
+  // What a single rank selects from each gradient in turn, without a residual.
+  auto const results = [](std::size_t k, std::vector<std::vector<float>> const& gradients) {
+    std::vector<std::size_t> counts;
+    topsum::local::run(1, [&](topsum::local::communicator& comm) {
+      auto plan = topsum::plan_allreduce<float>(comm, 12, topsum::reused_threshold{.k = k, .every = 100, .at_most = 12},
+                                                topsum::no_residual{}, topsum::gather_all{});
+      for (auto x : gradients) {
+        x.resize(12);
+        counts.push_back(plan(std::span<float>{x}).selected);
+      }
+    });
+    return counts;
+  };
+  using counts = std::vector<std::size_t>;
+  // The first gradient sets the threshold to 1; the last holds values just above, at and just below it.
+  std::vector<float> const set3{3, 2, 1};
+  std::vector<float> const set4{4, 3, 2, 1};
+  std::vector<float> const probe{1.005F, -1.005F, 1, 0.995F, 0.98F};
+  CHECK(results(3, {set3, {5, -5}, probe}) == counts{3, 2, 3});
+  CHECK(results(3, {set3, {5}, probe}) == counts{3, 1, 4});
+  CHECK(results(4, {set4, {5, 5, -5, 5, 5}, probe}) == counts{4, 5, 3});
+  CHECK(results(4, {set4, {5, 5, -5, 5, 5, 5}, probe}) == counts{4, 6, 0});
 }
 
 TEST_CASE("k of a piece is floor(density size), at least 1, and never above at_most or the size") {
