@@ -74,7 +74,7 @@ class communicator {
     return communicator{std::move(link), how};
   }
   /// The user's communicator as it is, which stays the user's: it must outlive the last handle, and carry no other messages while
-  /// verbs run. Local. Its error handler is MPI_ERRORS_RETURN until the last handle is gone. Throws as `duplicate` does.
+  /// verbs run; adopt it once at a time. Local. Its error handler is MPI_ERRORS_RETURN until the last handle is gone. Throws as `duplicate` does.
   [[nodiscard]] static communicator adopt(MPI_Comm ranks, options const& how = {}) {
     expect_usable(ranks, how, "communicator::adopt");
     auto link = std::make_shared<detail::link>();
