@@ -42,6 +42,7 @@ struct topsum::value_traits<owning> {
 namespace {
 
 static_assert(topsum::value_type<float> && topsum::value_type<double>);
+static_assert(topsum::value_traits<owning>::code == 99);
 static_assert(!topsum::value_type<int> && !topsum::value_type<bool> && !topsum::value_type<not_a_value>);
 static_assert(!topsum::value_type<long double> && !topsum::value_type<float const*>);
 static_assert(!topsum::value_type<owning>, "bytes must be all there is of a value");
