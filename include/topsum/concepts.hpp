@@ -58,7 +58,7 @@ concept stage_for = std::copy_constructible<S> && std::same_as<stage_tag_t<S>, T
 /// 1. `allocate` gives uninitialised memory.  2. Verbs take effect in the order of their calls.
 /// 3. A verb may be queued; `wait` and `read` return when all queued verbs have run.
 template <class B>
-concept memory_backend = requires(B& b, std::size_t n, float const* p, typename B::template span<float> s,
+concept memory_backend = requires(B& b, std::size_t n, typename B::template span<float> s,
                                   typename B::template span<float const> c, host_span<float> out,
                                   host_span<float const> in, typename B::template span<std::byte> w,
                                   typename B::template span<std::byte const> r) {

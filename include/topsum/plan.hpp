@@ -19,6 +19,7 @@
 
 #include <topsum/concepts.hpp>
 #include <topsum/core/report.hpp>
+#include <topsum/detail/plan_memory.hpp>
 #include <topsum/error.hpp>
 #include <topsum/exchange/channel.hpp>
 #include <topsum/layout.hpp>
@@ -35,64 +36,6 @@ struct sparse_result {
 
   [[nodiscard]] std::size_t size() const noexcept { return indices.size(); }
 };
-
-namespace detail {
-
-/// Where on_nonfinite::propagate puts NaN: at most one position a rank.
-template <class B, class R, class I>
-struct nonfinite_marks {
-  nonfinite_marks(B& b, int ranks)
-      : list{b, static_cast<std::size_t>(ranks)}, positions(static_cast<std::size_t>(ranks)) {}
-  entries<B, R, I> list;
-  std::vector<I> positions;  // the same on the host, while they are put in order
-};
-
-/// What a plan of a sparse exchange owns.
-template <class B, class T, class I, class S, class E, class K, class X>
-struct sparse_memory {
-  using R = wide_t<T>;
-  sparse_memory(B& b, std::vector<piece> const& pieces, exchange_shape const& s, E const& residual_stage,
-                K const& codec, X const& exchange)
-      : fault{b.template allocate<nonfinite_record>(1)},
-        residual{b, s.n, residual_stage},
-        selection_before{b, pieces},
-        selection_after{b, pieces},
-        selected{b, s.capacity},
-        exchange_before{s},
-        exchange_after{s},
-        workspace{b, codec, s, exchange},
-        marks{b, s.ranks},
-        marked{b, 0} {
-    b.template reserve_selection<R, I>(pieces);
-  }
-  typename B::template buffer<nonfinite_record> fault;
-  typename E::template state<B, T> residual;
-  typename S::template state<B, R> selection_before, selection_after;
-  entries<B, R, I> selected;
-  typename X::template state<R> exchange_before, exchange_after;
-  typename X::template workspace<B, R, I, K> workspace;
-  nonfinite_marks<B, R, I> marks;
-  entries<B, R, I> marked;  // the result with those marks
-};
-
-/// What a plan of `dense` owns.
-template <class B, class T, class I, class E, class X, class Channel>
-struct dense_memory {
-  using R = wide_t<T>;
-  dense_memory(B& b, exchange_shape const& s, E const& residual_stage)
-      : fault{b.template allocate<nonfinite_record>(1)},
-        residual{b, s.n, residual_stage},
-        wide{b.template allocate<R>(std::is_same_v<R, T> ? 0 : s.n)},
-        workspace{b, s},
-        marks{b, s.ranks} {}
-  typename B::template buffer<nonfinite_record> fault;
-  typename E::template state<B, T> residual;
-  typename B::template buffer<R> wide;
-  typename X::template workspace<Channel, R> workspace;
-  nonfinite_marks<B, R, I> marks;
-};
-
-}  // namespace detail
 
 /// A sparse allreduce, specialised at compile time for its stages. Movable. One thread at a time.
 ///
