@@ -117,12 +117,12 @@ class selection_scratch {
     if constexpr (sizeof(R) == 8) {
       return row_values.data();
     } else {
-      return short_row_values.data();
+      return short_row_values_.data();
     }
   }
 
  private:
-  alignas(64) std::array<float, row + 64> short_row_values;
+  alignas(64) std::array<float, row + 64> short_row_values_;
 };
 
 }  // namespace topsum::detail
