@@ -13,9 +13,23 @@
 #include <topsum/topsum.hpp>
 #include <vector>
 
+// Sanitizers bring an operator new of their own: under them nothing is counted.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED
+#endif
+#endif
+
 namespace {
 
 std::atomic<std::size_t> allocations{0};
+
+}  // namespace
+
+#ifndef TEST_SANITIZED
+namespace {
 
 void* counted(std::size_t size, std::size_t alignment) {
   ++allocations;
@@ -37,6 +51,7 @@ void* counted(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#endif
 
 namespace {
 
