@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // A whole step of each exchange, selection and residual included, beside MPI_Allreduce of the dense gradient in the same run.
 //
-//   mpiexec -n 4 bench_allreduce [--n 10000000] [--density 0.01] [--rounds 3] [--json]
+//   mpiexec -n 4 bench/allreduce [--n 10000000] [--density 0.01] [--rounds 3] [--json]
 //
 // A period is 64 steps, so that refreshes of thresholds and boundaries count. Every period of an exchange is followed by one of
 // the baseline, so that both see the same machine; the table shows the median over rounds. Each rank's gradient is fresh in
@@ -143,7 +143,7 @@ settings read(int argc, char** argv) {
     } else if (i + 1 < argc && a == "--rounds") {
       s.rounds = std::max(1, std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: bench_allreduce [--n N] [--density X] [--rounds N] [--json]\n");
+      std::fprintf(stderr, "usage: bench/allreduce [--n N] [--density X] [--rounds N] [--json]\n");
       std::exit(2);
     }
   }
