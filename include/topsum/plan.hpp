@@ -69,8 +69,7 @@ class plan {
                      layout_.size(),
                      layout_.hash(),
                      0};
-    description const all = describe_stages();
-    mine.b = all.hash();
+    mine.b = describe_stages().hash();
     std::string problem;
     try {
       prepare();
@@ -94,7 +93,8 @@ class plan {
   /// values to accumulate and select, one to write the result, O(k) else; messages and bytes: see the exchange.
   /// Throws topsum::error: on every rank alike errc::wrong_size, errc::nonfinite, errc::mismatch (steps or plans differ) - the
   /// plan goes on with the next call, finite gradients are kept in the residual, or with `.rollback` nothing happened -; what a
-  /// stage throws, here, and its code or errc::stage_failed on the others, which goes on likewise; on this rank errc::transport, errc::timeout, errc::corrupt_message, after which the plan answers errc::broken_plan.
+  /// stage throws, here, and its code or errc::stage_failed on the others, which goes on likewise; on this rank
+  /// errc::transport, errc::timeout, errc::corrupt_message, after which the plan answers errc::broken_plan.
   report operator()(result_span gradient) { return (*this)(gradient_span{gradient}, gradient); }
 
   /// The same, not in place: reads `gradient`, writes `result`, both of the layout's size; they are one or do not overlap.
@@ -322,9 +322,11 @@ class plan {
       auto const t2 = clock::now();
       r.exchange_seconds = seconds(t1, t2);
       auto const divisor = static_cast<wide_type>(reduction_.divisor(shape_.ranks));
-      b.for_each(
-          shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); }, dense,
-          work);
+      if (!std::is_same_v<T, wide_type> || divisor != 1) {  // else the sums are where they belong
+        b.for_each(
+            shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); },
+            dense, work);
+      }
       finish(memory, 0);
       b.wait();
       r.apply_seconds = seconds(t2, clock::now());

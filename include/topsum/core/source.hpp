@@ -53,18 +53,7 @@ struct plain_gradient {
   }
 };
 
-/// acc = residual + gradient: error feedback.
-template <class T>
-struct residual_sum {
-  static constexpr std::size_t states = 1;
-  static constexpr std::size_t accumulator = 0;
-  constexpr wide_t<T> operator()(T gradient, std::array<wide_t<T>, 1>& state) const noexcept {
-    state[0] += static_cast<wide_t<T>>(gradient);
-    return state[0];
-  }
-};
-
-/// acc = decay * residual + gradient.
+/// acc = decay * residual + gradient: error feedback.
 template <class T>
 struct decayed_residual_sum {
   static constexpr std::size_t states = 1;

@@ -49,15 +49,17 @@ struct exchange_shape {
 /// An exchange's answer, in the backend's memory.
 template <class B, class R, class I>
 struct exchange_outcome {
-  entries_view<B, R, I> result;  ///< sums over ranks, the same on every rank
-  entries_view<B, R, I>
-      applied;           ///< this rank's entries that are in the result, with the values that receivers decoded
-  std::size_t sent = 0;  ///< entries of this rank that travelled or stayed with it as owner
+  /// Sums over ranks, the same on every rank.
+  entries_view<B, R, I> result;
+  /// This rank's entries that are in the result, with the values that receivers decoded.
+  entries_view<B, R, I> applied;
+  /// Entries of this rank that travelled or stayed with it as owner.
+  std::size_t sent = 0;
 };
 
 /// One plan's messages over transport `C`, moving memory of backend `B`. Owns both, and the memory for headers.
 ///
-/// An exchange calls `open` first, once a step: every rank hears every other's header, and either all go on or all throw the
+/// An exchange (for `dense` the plan) calls `open` first, once a step: every rank hears every other's header, and either all go on or all throw the
 /// same error. Whatever is thrown later (a transport's fault, a corrupt message) breaks the plan on this rank; the others hear
 /// of it with the next header.
 template <class B, class C>

@@ -131,8 +131,8 @@ void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formul
 }
 
 template <class T>
-arena<T, topsum::residual_sum<T>> input(pattern what, std::size_t n) {
-  arena<T, topsum::residual_sum<T>> a;
+arena<T, topsum::decayed_residual_sum<T>> input(pattern what, std::size_t n) {
+  arena<T, topsum::decayed_residual_sum<T>> a;
   a.gradient = make<T>(what, n, 1);
   a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<T>(pattern::bell, n, 2)
                                                                     : std::vector<T>(n, T{0});
@@ -150,7 +150,7 @@ checks sweep() {
           host const backend{set, slack};
           for (std::size_t k : {std::size_t{0}, std::size_t{1}, n / 100, n / 30, n / 7, n > 0 ? n - 1 : 0, n}) {
             if (k <= n && (slack == 7 || k == n / 30))
-              check_all<T, I>(check, backend, a, topsum::residual_sum<T>{}, whole(n, k, k), slack == 7);
+              check_all<T, I>(check, backend, a, topsum::decayed_residual_sum<T>{}, whole(n, k, k), slack == 7);
           }
         }
       }
@@ -173,9 +173,10 @@ TEST_CASE("index and value widths mix") {
   auto a = input<float>(pattern::bell, 9001);
   auto b = input<double>(pattern::few_levels, 9001);
   for (auto set : instruction_sets()) {
-    check_all<float, std::uint64_t>(check, host{set, 10}, a, topsum::residual_sum<float>{}, whole(9001, 90, 90), true);
-    check_all<double, std::uint32_t>(check, host{set, 10}, b, topsum::residual_sum<double>{}, whole(9001, 90, 90),
-                                     true);
+    check_all<float, std::uint64_t>(check, host{set, 10}, a, topsum::decayed_residual_sum<float>{}, whole(9001, 90, 90),
+                                    true);
+    check_all<double, std::uint32_t>(check, host{set, 10}, b, topsum::decayed_residual_sum<double>{},
+                                     whole(9001, 90, 90), true);
   }
   CHECK(check.failed == 0);
 }
@@ -187,10 +188,11 @@ TEST_CASE("large pieces are sampled, cut and looked back at without a trace") {
       auto a = input<float>(what, n);
       for (auto set : instruction_sets()) {
         std::size_t const k = n / 100;
-        check_all<float, std::uint32_t>(check, host{set, 100}, a, topsum::residual_sum<float>{}, whole(n, k, k), true);
+        check_all<float, std::uint32_t>(check, host{set, 100}, a, topsum::decayed_residual_sum<float>{}, whole(n, k, k),
+                                        true);
       }
-      check_all<float, std::uint32_t>(check, host{}, a, topsum::residual_sum<float>{}, whole(n, n / 1000, n / 1000),
-                                      true);
+      check_all<float, std::uint32_t>(check, host{}, a, topsum::decayed_residual_sum<float>{},
+                                      whole(n, n / 1000, n / 1000), true);
     }
   }
   CHECK(check.failed == 0);
@@ -204,7 +206,7 @@ TEST_CASE("pieces of all sizes, with gaps, are selected each on its own") {
     for (pattern what : {pattern::bell, pattern::few_levels, pattern::nonfinite, pattern::zeros}) {
       auto a = input<float>(what, n);
       for (auto set : instruction_sets())
-        check_all<float, std::uint32_t>(check, host{set, 50}, a, topsum::residual_sum<float>{}, pieces, true);
+        check_all<float, std::uint32_t>(check, host{set, 50}, a, topsum::decayed_residual_sum<float>{}, pieces, true);
     }
   }
   CHECK(check.failed == 0);
@@ -255,7 +257,7 @@ TEST_CASE("accumulating onto the gradient itself") {
   std::size_t const n = 777;
   for (auto set : instruction_sets()) {
     auto a = input<float>(pattern::nonfinite, n);
-    auto const e = evaluate<float>(a.gradient, a.before, topsum::residual_sum<float>{});
+    auto const e = evaluate<float>(a.gradient, a.before, topsum::decayed_residual_sum<float>{});
     host{set}.accumulate(a.source({}, true), std::span{a.gradient});
     CHECK(same_bits(a.gradient, e.accumulators));
     CHECK(a.agrees(e));
@@ -264,7 +266,7 @@ TEST_CASE("accumulating onto the gradient itself") {
 
 TEST_CASE("a guess that was far too high is looked back on, faults and near-overflows included") {
   std::size_t const n = 20000;
-  using formula = topsum::residual_sum<float>;
+  using formula = topsum::decayed_residual_sum<float>;
   for (unsigned every : {0U, 1000U, 11U, 3U}) {  // more faults than are remembered in the end
     std::mt19937 random{every};
     std::normal_distribution<float> bell;
