@@ -69,7 +69,7 @@ std::vector<std::size_t> resnet50() {
 }
 
 /// The same loop with the library's prefetch and vectors: the better of the two is the floor.
-void fetched_loop(host& backend, topsum::source<host, float, topsum::residual_sum<float>> const& from) {
+void fetched_loop(host& backend, topsum::source<host, float, topsum::decayed_residual_sum<float>> const& from) {
   std::size_t none = 0;
   backend.select_at_least(from, std::span<piece const>{}, std::span<float const>{},
                           topsum::entries_view<host, float, std::uint32_t>{{}, {}, {&none, 1}},
@@ -115,7 +115,7 @@ void bench(std::string const& title, std::vector<std::size_t> const& sizes, int 
   topsum::nonfinite_record fault;
   std::size_t turn = 0;
   auto const next = [&] {
-    return topsum::source<host, float, topsum::residual_sum<float>>{
+    return topsum::source<host, float, topsum::decayed_residual_sum<float>>{
         pool[turn++ % gradients].view(), {std::span<float const>{residual}}, {residual}, {}, {&fault, 1}};
   };
 
