@@ -199,12 +199,11 @@ class plan {
   void check_pieces() const {
     std::size_t end = 0;
     for (piece const& p : pieces_) {
-      if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || p.count > p.size ||
-          p.capacity > p.size) {
-        throw error{
-            errc::bad_argument,
-            detail::sentence(S::name,
-                             ": its pieces overlap, leave the layout, or may send more entries than they have values")};
+      if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || !is_well_formed(p)) {
+        throw error{errc::bad_argument,
+                    detail::sentence(S::name,
+                                     ": its pieces overlap, leave the layout, are not whole blocks, or may send more "
+                                     "entries than they have values")};
       }
       end = p.begin + p.size;
     }

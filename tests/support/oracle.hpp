@@ -41,31 +41,55 @@ bool comes_first(entry<T> const& a, entry<T> const& b) {
   return x != y ? x > y : a.index < b.index;
 }
 
+template <class T>
+void in_order(sparse<T>& list) {
+  std::sort(list.begin(), list.end(), [](auto const& a, auto const& b) { return a.index < b.index; });
+}
+
 // The k first of a list.
 template <class T>
 sparse<T> first_of(sparse<T> list, std::size_t k) {
   std::sort(list.begin(), list.end(), comes_first<T>);
   if (list.size() > k) list.resize(k);
-  std::sort(list.begin(), list.end(), [](auto const& a, auto const& b) { return a.index < b.index; });
+  in_order(list);
   return list;
 }
 
 template <class T>
-sparse<T> part_of(std::vector<T> const& dense, topsum::piece const& p) {
+sparse<T> part_of(std::vector<T> const& dense, topsum::group const& g) {
   sparse<T> all;
-  for (std::size_t i = p.begin; i < p.begin + p.size; ++i) all.push_back({i, dense[i]});
+  for (std::size_t i = 0; i < g.size(); ++i) all.push_back({g.position(i), dense[g.position(i)]});
+  return all;
+}
+
+// A group as a piece of its own size: what a rule aims at there. Its positions are the group's.
+struct target {
+  topsum::group group;
+  std::size_t count;
+  std::size_t capacity;
+};
+
+// Every group of every piece, in order.
+inline std::vector<target> targets_of(std::vector<topsum::piece> const& pieces) {
+  std::vector<target> all;
+  for (topsum::piece const& p : pieces) {
+    for (std::size_t g = 0; g < topsum::group_count(p); ++g) {
+      topsum::group const one = topsum::group_at(p, g);
+      all.push_back({one, std::min(p.count, one.size()), std::min(p.capacity, one.size())});
+    }
+  }
   return all;
 }
 
 template <class T>
-sparse<T> select_piece(topsum::top_k const&, std::vector<T> const& dense, topsum::piece const& p, std::uint64_t, T&) {
-  return first_of(part_of(dense, p), p.capacity);
+sparse<T> select_piece(topsum::top_k const&, std::vector<T> const& dense, target const& p, std::uint64_t, T&) {
+  return first_of(part_of(dense, p.group), p.capacity);
 }
 
 template <class T>
-sparse<T> select_piece(topsum::reused_threshold const& rule, std::vector<T> const& dense, topsum::piece const& p,
+sparse<T> select_piece(topsum::reused_threshold const& rule, std::vector<T> const& dense, target const& p,
                        std::uint64_t step, T& threshold) {
-  sparse<T> all = part_of(dense, p);
+  sparse<T> all = part_of(dense, p.group);
   if (step % rule.every == 0) {
     all = first_of(std::move(all), std::min(p.count, p.capacity));
     threshold = 0;
@@ -126,10 +150,11 @@ class world {
   world(Policy policy, topsum::layout const& shapes, int ranks, T decay = 1)
       : policy_{std::move(policy)},
         pieces_{policy_.pieces(shapes)},
+        targets_{targets_of(pieces_)},
         n_{shapes.size()},
         ranks_{static_cast<std::size_t>(ranks)},
         decay_{decay},
-        thresholds_(ranks_, std::vector<T>(pieces_.size())),
+        thresholds_(ranks_, std::vector<T>(targets_.size())),
         residuals_(ranks_, std::vector<T>(n_)),
         bounds_(ranks_ + 1) {}
 
@@ -153,10 +178,11 @@ class world {
   std::vector<sparse<T>> select(outcome<T>& out) {
     std::vector<sparse<T>> all(ranks_);
     for (std::size_t r = 0; r < ranks_; ++r) {
-      for (std::size_t p = 0; p < pieces_.size(); ++p) {
-        sparse<T> const part = select_piece(policy_.rule, residuals_[r], pieces_[p], step_, thresholds_[r][p]);
+      for (std::size_t p = 0; p < targets_.size(); ++p) {
+        sparse<T> const part = select_piece(policy_.rule, residuals_[r], targets_[p], step_, thresholds_[r][p]);
         all[r].insert(all[r].end(), part.begin(), part.end());
       }
+      in_order(all[r]);
       out.selected.push_back(all[r].size());
     }
     return all;
@@ -260,11 +286,12 @@ class world {
 
   Policy policy_;
   std::vector<topsum::piece> pieces_;
+  std::vector<target> targets_;
   std::size_t n_;
   std::size_t ranks_;
   T decay_;
   std::uint64_t step_ = 0;
-  std::vector<std::vector<T>> thresholds_;  // [rank][piece]
+  std::vector<std::vector<T>> thresholds_;  // [rank][group]
   std::vector<std::vector<T>> residuals_;
   std::vector<std::size_t> bounds_;
   T global_threshold_ = 0;

@@ -20,7 +20,7 @@
 
 namespace topsum {
 
-/// Rule: every `every` steps the exact k-th magnitude of each piece becomes its threshold; between, |x| >= threshold.
+/// Rule: every `every` steps the exact k-th magnitude of each group becomes its threshold; between, |x| >= threshold.
 ///
 /// Between refreshes a threshold that let through less than 2k/3 entries is divided by `nudge` for the next step, more than
 /// 5k/4 multiplied. Zeros never travel. What is over `.at_most` (default k) is cut by magnitude.
@@ -41,15 +41,20 @@ struct reused_threshold {
   template <class B, class R>
   struct state {
     state(B& backend, std::span<piece const> pieces)
-        : thresholds{backend.template allocate<R>(pieces.size())},
-          counts{backend.template allocate<std::size_t>(pieces.size())},
-          targets{backend.template allocate<std::size_t>(pieces.size())} {
+        : thresholds{backend.template allocate<R>(total_groups(pieces))},
+          counts{backend.template allocate<std::size_t>(total_groups(pieces))},
+          targets{backend.template allocate<std::size_t>(total_groups(pieces))} {
       backend.fill(thresholds.view(), R{0});
-      for (std::size_t p = 0; p < pieces.size(); ++p) backend.fill(targets.view().subspan(p, 1), pieces[p].count);
+      std::size_t first = 0;
+      for (piece const& p : pieces) {
+        std::size_t const groups = group_count(p);
+        backend.fill(targets.view().subspan(first, groups), p.count);
+        first += groups;
+      }
     }
     typename B::template buffer<R> thresholds;
     typename B::template buffer<std::size_t> counts;   // selected before the cut, in the last step
-    typename B::template buffer<std::size_t> targets;  // k of each piece
+    typename B::template buffer<std::size_t> targets;  // k of each group
   };
 
   void validate() const {
@@ -77,7 +82,7 @@ struct reused_threshold {
     }
     backend.select_at_least(from, pieces, before.thresholds.view(), out, after.counts.view());
     backend.for_each(
-        pieces.size(),
+        before.thresholds.size(),
         [factor = static_cast<R>(nudge)](std::size_t, R& next, R const& last, std::size_t const& selected,
                                          std::size_t const& target) {
           next = 3 * selected < 2 * target ? last / factor : 4 * selected > 5 * target ? last * factor : last;

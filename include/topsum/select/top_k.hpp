@@ -18,7 +18,7 @@
 
 namespace topsum {
 
-/// Rule: exactly the k largest magnitudes of each piece, ties to the smaller index; zeros count, so k is always met.
+/// Rule: exactly the k largest magnitudes of each group, ties to the smaller index; zeros count, so k is always met.
 ///
 /// k = clamp(floor(density * size), 1, size), or `.k` where given (0 selects nothing), never above `.at_most`.
 /// Cost: about one pass over memory, no state from earlier steps. Deterministic; the count is known without asking.
@@ -32,10 +32,10 @@ struct top_k {
   std::optional<std::size_t> k{};        ///< a count instead of a density
   std::optional<std::size_t> at_most{};  ///< entries that may travel from a piece; default k
 
-  /// The smallest magnitude that each piece selected.
+  /// The smallest magnitude that each group selected.
   template <class B, class R>
   struct state {
-    state(B& backend, std::span<piece const> pieces) : thresholds{backend.template allocate<R>(pieces.size())} {
+    state(B& backend, std::span<piece const> pieces) : thresholds{backend.template allocate<R>(total_groups(pieces))} {
       backend.fill(thresholds.view(), R{0});
     }
     typename B::template buffer<R> thresholds;

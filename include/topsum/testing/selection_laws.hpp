@@ -77,7 +77,7 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
   for (piece const& p : pieces) {
     v.expect(p.begin >= end && p.begin + p.size <= shapes.size(),
              "pieces lie in the layout, in order, without overlap");
-    v.expect(p.count <= p.size && p.capacity <= p.size, "a piece sends no more entries than it has values");
+    v.expect(is_well_formed(p), "a piece is whole blocks, and a group sends no more entries than it has values");
     end = p.begin + p.size;
   }
   for (input const kind : every_input) {
@@ -95,16 +95,17 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
             v.expect(got.indices.size() == total_capacity(pieces), "fixed_count policies fill every capacity");
           std::size_t at = 0;
           for (piece const& p : pieces) {
-            std::size_t const begin = at;
+            std::vector<std::size_t> travel(group_count(p));
             while (at < got.indices.size() && got.indices[at] < p.begin + p.size) {
               std::size_t const i = got.indices[at];
               if (!v.expect(i >= p.begin, "entries lie in pieces")) return;
               if (!v.expect(at == 0 || got.indices[at - 1] < got.indices[at], "indices increase strictly")) return;
               v.expect(std::bit_cast<bits_t<R>>(got.values[at]) == std::bit_cast<bits_t<R>>(accumulators[i]),
                        "values are the accumulators, bit for bit");
+              ++travel[group_of(p, i)];
               ++at;
             }
-            v.expect(at - begin <= p.capacity, "at most `capacity` entries a piece");
+            for (std::size_t const sent : travel) v.expect(sent <= p.capacity, "at most `capacity` entries a group");
           }
           v.expect(at == got.indices.size(), "entries lie in pieces, in order");
           first_run.push_back(got);

@@ -23,17 +23,18 @@ using topsum::laws::input;
 template <class T, class I, class Policy>
 void check(Policy const& policy, topsum::layout const& shapes, input kind, std::uint64_t steps) {
   topsum::host backend;
-  std::vector<topsum::piece> const pieces = policy.pieces(shapes);
-  std::vector<T> thresholds(pieces.size());
+  std::vector<test::oracle::target> const targets = test::oracle::targets_of(policy.pieces(shapes));
+  std::vector<T> thresholds(targets.size());
   topsum::laws::select_steps<T, I>(
       policy, shapes, backend, kind, steps,
       [&](std::uint64_t step, bool fits, auto const& got, std::vector<T> const& acc) {
         CHECK(fits);
         test::oracle::sparse<T> want;
-        for (std::size_t p = 0; p < pieces.size(); ++p) {
-          auto const part = test::oracle::select_piece(policy.rule, acc, pieces[p], step, thresholds[p]);
+        for (std::size_t p = 0; p < targets.size(); ++p) {
+          auto const part = test::oracle::select_piece(policy.rule, acc, targets[p], step, thresholds[p]);
           want.insert(want.end(), part.begin(), part.end());
         }
+        test::oracle::in_order(want);
         bool same = got.indices.size() == want.size();
         for (std::size_t e = 0; same && e < want.size(); ++e)
           same = got.indices[e] == want[e].index && got.values[e] == want[e].value;
