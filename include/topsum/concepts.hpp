@@ -80,12 +80,13 @@ concept memory_backend = requires(B& b, std::size_t n, typename B::template span
 };
 
 /// Verbs over n values: each evaluates the whole source exactly once (`core/source.hpp`), in one pass over memory.
-/// Each replaces `out` by the pieces' entries, indices increasing strictly, and never exceeds a piece's capacity.
+/// Each replaces `out` by the entries of all groups of all pieces, indices increasing strictly, and never exceeds a group's
+/// capacity. What is kept for each group follows the order of pieces, and of groups in them (`core/piece.hpp`).
 /// Order of entries everywhere: larger magnitude first, ties to the smaller index. Non-finite elements count as zero.
-/// 1. `select_top_k`: exactly the `count` first entries of each piece in that order, zeros included;
-///    `kth[p]` is the last one's magnitude (0 where count is 0).
-/// 2. `select_at_least`: the elements with |x| >= thresholds[p] and x != 0, the first `capacity` of them in that order;
-///    `counts[p]` is their number before the cut, at most 2 * max(count, capacity).
+/// 1. `select_top_k`: exactly the `count` first entries of each group in that order, zeros included;
+///    `kth[g]` is the last one's magnitude (0 where count is 0).
+/// 2. `select_at_least`: the elements with |x| >= thresholds[g] and x != 0, the first `capacity` of them in that order;
+///    `counts[g]` is their number before the cut, at most 2 * max(count, capacity).
 /// 3. `select_if`: the elements for which `predicate(position, x)` holds, the first `capacity` of them in that order.
 /// 4. `accumulate`: no selection; `out[i]` is the accumulator.
 template <class B, class T = float, class I = std::uint32_t>
@@ -144,9 +145,9 @@ concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_ba
 // ---------------------------------------------------------------------------------------------------------------------
 // Stages
 
-/// How the entries of one piece are chosen. `select` is a pure function of (input, step, state): it reads `before` and writes
+/// How the entries of one group are chosen. `select` is a pure function of (input, step, state): it reads `before` and writes
 /// all of `after`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.
-/// 1. At most `capacity` entries a piece, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
+/// 1. At most `capacity` entries a group, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
 /// 4. The same input, step and state give the same entries.  5. Every size from 0, every input, all zeros included.
 template <class S, class B, class T = float, class I = std::uint32_t>
 concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
@@ -156,7 +157,7 @@ concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
                                                             typename S::template state<B, wide_t<T>>& after,
                                                             entries_view<B, wide_t<T>, I> out, std::size_t size) {
   { S::fixed_count } -> std::convertible_to<bool>;
-  { s.count(size) } -> std::same_as<std::size_t>;     // k for a piece of `size` values
+  { s.count(size) } -> std::same_as<std::size_t>;     // k for a group of `size` values
   { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
   typename S::template state<B, wide_t<T>>;
   requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;

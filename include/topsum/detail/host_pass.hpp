@@ -21,7 +21,7 @@ namespace topsum::detail {
 /// How far ahead of the pass memory is fetched, in bytes.
 inline constexpr std::size_t prefetch_distance = 3072;
 
-/// Fetches the lines of a block of `bytes` that lies `prefetch_distance` behind `block`; any address will do.
+/// Fetches the lines of `bytes` that lie `prefetch_distance` bytes behind `block`; any address will do.
 [[gnu::always_inline]] inline void prefetch_block(void const* block, std::size_t bytes) noexcept {
 #if defined(__GNUC__) || defined(__clang__)
   auto const from = reinterpret_cast<std::uintptr_t>(block) + prefetch_distance;
