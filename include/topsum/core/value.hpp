@@ -41,6 +41,7 @@ using wide_t = typename value_traits<T>::wide;
 
 /// x in the type of residuals and sums: exact.
 template <class T>
+  requires requires(T x) { value_traits<T>::to_wide(x); } || requires(T x) { static_cast<wide_t<T>>(x); }
 [[nodiscard]] constexpr wide_t<T> to_wide(T x) noexcept {
   if constexpr (requires { value_traits<T>::to_wide(x); }) {
     return value_traits<T>::to_wide(x);
@@ -51,6 +52,7 @@ template <class T>
 
 /// A sum as a gradient's value: the nearest, ties to even; infinite where it is too large for `T`.
 template <class T>
+  requires requires(wide_t<T> x) { value_traits<T>::from_wide(x); } || requires(wide_t<T> x) { static_cast<T>(x); }
 [[nodiscard]] constexpr T from_wide(wide_t<T> x) noexcept {
   if constexpr (requires { value_traits<T>::from_wide(x); }) {
     return value_traits<T>::from_wide(x);
