@@ -8,6 +8,8 @@
 #include <topsum/backend/host.hpp>
 #include <topsum/codec/raw.hpp>
 #include <topsum/concepts.hpp>
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
