@@ -74,7 +74,7 @@ template <class T, class C, class... S>
 template <class T, class C, class... S>
 concept plannable = detail::is_plannable<T, C, S...>();
 
-/// Makes a plan: checks every stage, agrees with all ranks on what they are about to do, and allocates all memory.
+/// Makes a plan over gradients of T: checks every stage, agrees with all ranks on what they are about to do, and allocates all memory.
 ///
 /// - `comm`: a transport's handle (`topsum::local::communicator`, `topsum::mpi::communicator`, ...); a plan keeps a copy.
 /// - `shapes`: the layout of the gradient, or a plain number of values.
