@@ -32,12 +32,16 @@ namespace topsum {
 // Values and indices
 
 /// A gradient's value type: opened by a specialisation of `value_traits`.
-/// 1. Every T converts to `wide_t<T>` exactly.  2. `code` is unique per type and the same on every rank.
+/// 1. Every T converts to `wide_t<T>` exactly (`to_wide`), and back again to the nearest T (`from_wide`), so that magnitudes keep
+/// their order.  2. `code` is unique per format and the same on every rank.  3. `T{}` is zero.
 template <class T>
 concept value_type = std::is_trivially_copyable_v<T> && requires {
   typename value_traits<T>::wide;
   requires std::floating_point<typename value_traits<T>::wide>;
   { value_traits<T>::code } -> std::convertible_to<std::uint32_t>;
+  requires value_traits<T>::code > 0 && value_traits<T>::code < 256;
+  topsum::to_wide(T{});
+  topsum::from_wide<T>(typename value_traits<T>::wide{});
 };
 
 /// The type of an entry's index.
@@ -113,14 +117,14 @@ concept selecting_backend = requires(
 ///    floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when m = 0.
 /// 9. `check(list, begin, end, fault)`: unless the count fits, and indices increase strictly and lie in [begin, end), empties
 ///    the list and sets fault to 1.
-/// 10. `subtract`, `add`, `assign`: dense[index] -=, +=, = value.  11. `divide`: values /= divisor.
-template <class B, class R = float, class I = std::uint32_t>
+/// 10. `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value).  11. `divide`: values /= divisor.
+template <class B, class R = float, class I = std::uint32_t, class T = R>
 concept list_backend = requires(
     B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
     std::span<entries_view<B, R, I> const> lists, int width, typename B::template span<R> dense,
     typename B::template span<I> bins, typename B::template span<std::uint64_t> positions,
     typename B::template span<std::uint64_t const> bounds, typename B::template span<std::size_t> counts,
-    typename B::template span<std::uint32_t> fault) {
+    typename B::template span<std::uint32_t> fault, typename B::template span<T> result) {
   b.template reserve_lists<R, I>(k, k);  // lists merged at once, longest list of top_of; allocates, once
   b.merge_sum(lists, out);
   b.top_of(a, k, out);
@@ -133,7 +137,7 @@ concept list_backend = requires(
   b.check(a, k, k, fault);
   b.subtract(a, dense);
   b.add(a, dense);
-  b.assign(a, dense);
+  b.assign(a, result);
   b.divide(a, R{2});
 };
 

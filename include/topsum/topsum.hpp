@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 /// \file
-/// Everything but the headers that need a package: MPI is in `topsum/transport/mpi.hpp`.
+/// Everything but the headers that need a package: MPI is in `topsum/transport/mpi.hpp`,
+/// CUDA's value types are in `topsum/core/cuda_values.hpp`.
 #ifndef TOPSUM_TOPSUM_HPP
 #define TOPSUM_TOPSUM_HPP
 
@@ -8,6 +9,8 @@
 #include <topsum/backend/host.hpp>
 #include <topsum/codec/raw.hpp>
 #include <topsum/concepts.hpp>
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>

@@ -34,6 +34,8 @@ void check_stores(B const& on) {
 
 TEST_CASE("every residual store keeps the laws for float") { check_stores<float>(topsum::host{}); }
 TEST_CASE("every residual store keeps the laws for double") { check_stores<double>(topsum::host{}); }
+TEST_CASE("every residual store keeps the laws for half") { check_stores<topsum::half>(topsum::host{}); }
+TEST_CASE("every residual store keeps the laws for bfloat16") { check_stores<topsum::bfloat16>(topsum::host{}); }
 TEST_CASE("every residual store keeps the laws without vector instructions") {
   check_stores<float>(topsum::host{topsum::instruction_set::portable});
 }

@@ -83,6 +83,13 @@ TEST_CASE("every selection policy keeps the laws for double and 64-bit indices")
   check_rules<double, std::uint64_t>(topsum::host{});
 }
 
+TEST_CASE("every selection policy keeps the laws for half and 32-bit indices") {
+  check_rules<topsum::half, std::uint32_t>(topsum::host{});
+}
+TEST_CASE("every selection policy keeps the laws for bfloat16 and 64-bit indices") {
+  check_rules<topsum::bfloat16, std::uint64_t>(topsum::host{});
+}
+
 TEST_CASE("every selection policy keeps the laws without vector instructions and with little scratch") {
   check_rules<float, std::uint32_t>(topsum::host{topsum::instruction_set::portable, 0});
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -325,10 +326,11 @@ class host : public detail::host_memory_verbs {
   void add(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
     detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x += value; });
   }
-  /// dense[index] = value.
-  template <class R, class I>
-  void assign(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
-    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x = value; });
+  /// dense[index] = value, rounded to the nearest `T`.
+  template <class R, class I, class T>
+    requires std::same_as<wide_t<T>, R>
+  void assign(entries_view<host, R, I> const& list, span<T> dense) {
+    detail::scatter(in_use(list), dense.data(), [](T& x, R value) { x = from_wide<T>(value); });
   }
   /// Every value is divided.
   template <class R, class I>

@@ -63,8 +63,8 @@ template <value_type T, class S, class B = host>
     }
     auto const before = residual();
     auto gradient = make_input<T>(input::small_integers, n, 99);
-    gradient[n / 2] = std::numeric_limits<T>::quiet_NaN();
-    gradient[0] = std::numeric_limits<T>::infinity();
+    gradient[n / 2] = from_wide<T>(std::numeric_limits<R>::quiet_NaN());
+    gradient[0] = from_wide<T>(std::numeric_limits<R>::infinity());
     step(gradient);
     auto const failed = residual();
     for (R x : failed) v.expect(is_finite(x), "nothing non-finite is ever stored");

@@ -2,6 +2,9 @@
 // The host's selecting verbs against sorting, on every instruction set.
 #include <doctest/doctest.h>
 
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
+
 #include "oracle.hpp"
 
 using namespace test;
@@ -167,8 +170,8 @@ template <class T>
 arena<T, topsum::decayed_residual_sum<T>> input(pattern what, std::size_t n) {
   arena<T, topsum::decayed_residual_sum<T>> a;
   a.gradient = make<T>(what, n, 1);
-  a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<T>(pattern::bell, n, 2)
-                                                                    : std::vector<T>(n, T{0});
+  a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<wide_t<T>>(pattern::bell, n, 2)
+                                                                    : std::vector<wide_t<T>>(n);
   return a;
 }
 
@@ -194,8 +197,9 @@ checks sweep() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("selections equal sorting, for every input and instruction set", T, float, double) {
-  using I = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+TEST_CASE_TEMPLATE("selections equal sorting, for every input and instruction set", T, float, double, topsum::half,
+                   topsum::bfloat16) {
+  using I = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
   checks const check = sweep<T, I>();
   CHECK(check.made > 1000);
   CHECK(check.failed == 0);
