@@ -301,16 +301,16 @@ template <class Ops, class B, class T, class Formula, class I>
   for (std::size_t first = p.begin; first < p.begin + p.size; first += size) {
     if (period == 0) {  // limits rise as the block streams by
       candidates.begin(first, [](std::size_t) { return bits_t<R>{0}; });
-      pass_body<Ops>(from, first, first + size, candidates);
+      pass_body<Ops, true>(from, first, first + size, candidates);
     } else {
       faults.clear();
       if (period >= size) {
         magnitude_sink<R> sink{memory.maxima, first, faults};
-        pass_body<Ops>(from, first, first + size, sink);
+        pass_body<Ops, false>(from, first, first + size, sink);
       } else {
         std::fill_n(memory.maxima, period, R{0});
         maxima_sink<R> sink{memory.maxima, period, first, faults};
-        pass_body<Ops>(from, first, first + size, sink);
+        pass_body<Ops, false>(from, first, first + size, sink);
       }
       bound_groups<Ops>(p.grid, k, period, memory);
       candidates.begin(first, [&](std::size_t g) { return memory.groups[g].bound; });
