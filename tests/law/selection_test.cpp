@@ -41,8 +41,37 @@ void check_rule(Rule const& rule, topsum::layout const& shapes, B const& on) {
   expect_none(topsum::laws::selection_policy<T, I>(topsum::layer_wise{rule}, shapes, on, 5));
 }
 
+// Rules that estimate a threshold or draw at random, with parameters that make them adapt, cut, and fall back.
+template <class T, class I, class B>
+void check_estimating_rules(B const& on) {
+  using topsum::tail_fit;
+  for (topsum::layout const& shapes : layouts()) {
+    CAPTURE(shapes.size());
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{40}, shapes.size()}) {
+      check_rule<T, I>(topsum::sampled_threshold{.k = k}, shapes, on);
+      check_rule<T, I>(topsum::gaussian_threshold{.k = k}, shapes, on);
+      check_rule<T, I>(topsum::bisected_threshold{.k = k, .every = 2}, shapes, on);
+      check_rule<T, I>(topsum::fixed_threshold{.threshold = 4, .k = k}, shapes, on);
+      check_rule<T, I>(topsum::shared_random{.k = k, .seed = 5}, shapes, on);
+      for (auto const fit : {tail_fit::exponential, tail_fit::gamma, tail_fit::generalized_pareto})
+        check_rule<T, I>(topsum::exponential_threshold{.k = k, .fit = fit, .stages = 2, .adapt_every = 2}, shapes, on);
+    }
+    check_rule<T, I>(topsum::sampled_threshold{.density = 0.1, .sample_ratio = 0.3, .at_most = 60}, shapes, on);
+    check_rule<T, I>(topsum::sampled_threshold{.density = 0.1, .max_adaptations = 0, .at_most = 3}, shapes, on);
+    check_rule<T, I>(topsum::gaussian_threshold{.density = 0.1, .at_most = 60}, shapes, on);
+    check_rule<T, I>(topsum::gaussian_threshold{.density = 1.0, .max_adaptations = 0}, shapes, on);
+    check_rule<T, I>(topsum::bisected_threshold{.density = 0.1, .every = 1, .at_most = 60}, shapes, on);
+    check_rule<T, I>(topsum::bisected_threshold{.density = 0.1, .max_bisections = 0, .at_most = 0}, shapes, on);
+    check_rule<T, I>(topsum::fixed_threshold{.threshold = 1e30, .density = 0.1, .lowering = 1e-20}, shapes, on);
+    check_rule<T, I>(topsum::fixed_threshold{.threshold = 2, .density = 1, .lowering = 1, .at_most = 5}, shapes, on);
+    check_rule<T, I>(topsum::shared_random{.density = 0.3, .at_most = 9}, shapes, on);
+    check_rule<T, I>(topsum::exponential_threshold{.density = 0.1, .adapt_every = 1, .at_most = 60}, shapes, on);
+  }
+}
+
 template <class T, class I, class B>
 void check_rules(B const& on) {
+  check_estimating_rules<T, I>(on);
   for (topsum::layout const& shapes : layouts()) {
     CAPTURE(shapes.size());
     for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{40}, shapes.size()}) {
