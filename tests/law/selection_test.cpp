@@ -47,7 +47,7 @@ void check_estimating_rules(B const& on) {
   using topsum::tail_fit;
   for (topsum::layout const& shapes : layouts()) {
     CAPTURE(shapes.size());
-    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{40}, shapes.size()}) {
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{40}}) {
       check_rule<T, I>(topsum::sampled_threshold{.k = k}, shapes, on);
       check_rule<T, I>(topsum::gaussian_threshold{.k = k}, shapes, on);
       check_rule<T, I>(topsum::bisected_threshold{.k = k, .every = 2}, shapes, on);
@@ -71,7 +71,6 @@ void check_estimating_rules(B const& on) {
 
 template <class T, class I, class B>
 void check_rules(B const& on) {
-  check_estimating_rules<T, I>(on);
   for (topsum::layout const& shapes : layouts()) {
     CAPTURE(shapes.size());
     for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{40}, shapes.size()}) {
@@ -104,6 +103,11 @@ TEST_CASE("every selection policy keeps the laws for double and 64-bit indices")
   check_rules<double, std::uint64_t>(topsum::host{});
 }
 
+TEST_CASE("rules that estimate or draw keep the laws") {
+  check_estimating_rules<float, std::uint32_t>(topsum::host{});
+  check_estimating_rules<double, std::uint64_t>(topsum::host{topsum::instruction_set::portable, 0});
+}
+
 TEST_CASE("every selection policy keeps the laws without vector instructions and with little scratch") {
   check_rules<float, std::uint32_t>(topsum::host{topsum::instruction_set::portable, 0});
 }
@@ -117,5 +121,6 @@ TEST_CASE("a selection policy keeps the laws over a hundred thousand values") {
 #if __has_include("support/archetype_backend.hpp")
 TEST_CASE("every selection policy keeps the laws in a memory space of its own") {
   check_rules<float, std::uint32_t>(test::archetype_backend{});
+  check_estimating_rules<float, std::uint32_t>(test::archetype_backend{});
 }
 #endif

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -92,16 +93,42 @@ void look_at_all(B& backend, Source const& from, std::span<piece const> pieces, 
   backend.moments(from, pieces, s.probes.view(), s.sums.view());
 }
 
-/// Counts at the probes and lets `adapt(threshold, probe, count, target, largest)` move those that are not settled, `times` times.
-template <class B, class Source, class R, class Adapt>
+/// How counting moves a threshold.
+struct adaptation {
+  double fewest;  ///< a threshold that lets fewer than this share of k through is lowered
+  double most;    ///< one that lets more than this multiple of k through is raised, where so many may travel
+  double lower;   ///< the factors
+  double raise;
+
+  /// Moves the threshold of one group by what was counted at its probe, or settles the probe. A raised threshold that lets too few
+  /// through is taken back, so that threshold and count never swing.
+  template <class R>
+  void operator()(R& threshold, R& probe, moments const& m, group_target const& target) const {
+    auto const wanted = static_cast<double>(target.count);
+    auto const found = static_cast<double>(m.count);
+    if (found < fewest * wanted) {
+      bool const was_raised = threshold < probe;
+      if (!was_raised) threshold = static_cast<R>(static_cast<double>(threshold) * lower);
+      probe = was_raised || !(threshold > 0) ? no_threshold<R> : threshold;
+      return;
+    }
+    threshold = probe;
+    bool const too_many = found > most * wanted && static_cast<double>(target.capacity) > most * wanted;
+    R const raised = too_many ? bounded_threshold<R>(static_cast<double>(probe) * raise, m.largest) : probe;
+    probe = raised > probe ? raised : no_threshold<R>;
+  }
+};
+
+/// Counts at the probes and moves the thresholds of groups that are not settled, `times` times.
+template <class B, class Source, class R>
 void adapt_thresholds(B& backend, Source const& from, std::span<piece const> pieces, threshold_state<B, R>& s,
-                      std::uint32_t times, Adapt adapt) {
+                      std::uint32_t times, adaptation how) {
   for (std::uint32_t i = 0; i < times; ++i) {
     backend.moments(from, pieces, s.probes.view(), s.sums.view());
     backend.for_each(
         s.groups(),
-        [adapt](std::size_t, R& threshold, R& probe, moments const& m, group_target const& target) {
-          if (is_finite(probe)) adapt(threshold, probe, m, target);
+        [how](std::size_t, R& threshold, R& probe, moments const& m, group_target const& target) {
+          if (is_finite(probe)) how(threshold, probe, m, target);
         },
         s.thresholds.view(), s.probes.view(), s.sums.view(), s.targets.view());
   }

@@ -23,8 +23,8 @@ namespace topsum {
 
 /// Rule: |x| >= t, where every `every` steps t is bisected between mean and largest |x| until k <= count < 2k; between, t is kept.
 ///
-/// After `max_bisections` the lower end of what is left is taken, and 0 where no lower end was found, so that a search never ends
-/// with fewer than k, if so many are not zero. What is over `.at_most` (default k) is cut by magnitude: a step that searches then
+/// After `max_bisections` the lower end of what is left is taken, and 0 where no lower end was found (a spike dwarfs the rest, or
+/// fewer than k reach the mean), so that a search never ends with fewer than k, if so many are not zero. What is over `.at_most` (default k) is cut by magnitude: a step that searches then
 /// selects exactly the k largest; the paper sends up to 2k: `.at_most = 2k`. Zeros never travel. Where a kept threshold let nothing
 /// through, the next step's is 0: the group's `.at_most` largest travel.
 /// Source: RedSync (Fang et al., JPDC'19, algorithm 3 and its reuse over five steps).

@@ -27,8 +27,8 @@ namespace topsum {
 /// Rule: |x| >= |mean| + z deviation, where a normal variable is beyond z deviations, on either side, with probability k/size.
 ///
 /// A threshold that lets fewer than 2k/3 through is halved, `max_adaptations` times at most. What is over `.at_most` (default k) is
-/// cut by magnitude; only where that leaves room for more than 4k/3 is a threshold that lets more through multiplied by 1.5.
-/// Zeros never travel. An estimate above the largest magnitude is lowered to it: never nothing from a group that is not zero.
+/// cut by magnitude; only where that leaves room for more than 4k/3 is a threshold that lets more through multiplied by 1.5,
+/// and taken back if then too few come. Zeros never travel. An estimate above the largest magnitude is lowered to it: never nothing from a group that is not zero.
 /// Source: Gaussian-k (Shi et al., arXiv:1911.08772, algorithm 1).
 /// Cost: one peek for the moments, one to three to count; then one pass. Gradients are far from normal, so expect two of the three.
 /// Deterministic, the same bits on every backend. Prefer `top_k`: exact, and cheaper.
@@ -77,17 +77,7 @@ struct gaussian_threshold {
           probe = threshold > 0 ? threshold : detail::no_threshold<R>;
         },
         after.thresholds.view(), after.probes.view(), after.sums.view(), after.targets.view(), after.quantiles.view());
-    detail::adapt_thresholds(backend, from, pieces, after, max_adaptations,
-                             [](R& threshold, R& probe, moments const& m, detail::group_target const& target) {
-                               if (3 * m.count < 2 * target.count) {
-                                 threshold = probe = threshold / 2;
-                               } else if (3 * m.count > 4 * target.count && 3 * target.capacity > 4 * target.count) {
-                                 threshold = probe = detail::bounded_threshold<R>(1.5 * static_cast<double>(threshold),
-                                                                                  m.largest);
-                               } else {
-                                 probe = detail::no_threshold<R>;
-                               }
-                             });
+    detail::adapt_thresholds(backend, from, pieces, after, max_adaptations, {2.0 / 3, 4.0 / 3, 0.5, 1.5});
     backend.select_at_least(from, pieces, after.thresholds.view(), out, after.counts.view());
   }
 

@@ -26,7 +26,8 @@ namespace topsum {
 /// `lower_bound` k through is multiplied by `lower_bound`, again and again, `max_adaptations` times at most.
 ///
 /// What is over `.at_most` (default k) is cut by magnitude: the paper's hierarchical selection. Only where `.at_most` leaves room
-/// for more than `upper_bound` k is a threshold that lets more through multiplied by `upper_bound`. Zeros never travel. A group
+/// for more than `upper_bound` k is a threshold that lets more through multiplied by `upper_bound`, and taken back if then too few
+/// come. Zeros never travel. A group
 /// whose sample holds zeros only has the threshold 0: its largest elements travel. Threshold <= largest magnitude: never nothing.
 /// Source: DGC (Lin et al., arXiv:1712.01887, section 5), whose sample is strided; ours draws one element a stride.
 /// Cost: the sample (each element a cache line), one peek, and one for each adaptation (most steps need none); then one pass.
@@ -78,20 +79,8 @@ struct sampled_threshold {
           probe = threshold > 0 ? threshold : detail::no_threshold<R>;
         },
         after.thresholds.view(), after.probes.view(), after.targets.view());
-    detail::adapt_thresholds(
-        backend, from, pieces, after, max_adaptations,
-        [low = lower_bound, high = upper_bound](R& threshold, R& probe, moments const& m,
-                                                detail::group_target const& target) {
-          auto const wanted = static_cast<double>(target.count);
-          auto const found = static_cast<double>(m.count);
-          if (found < low * wanted) {
-            threshold = probe = static_cast<R>(static_cast<double>(threshold) * low);
-          } else if (found > high * wanted && static_cast<double>(target.capacity) > high * wanted) {
-            threshold = probe = detail::bounded_threshold<R>(static_cast<double>(threshold) * high, m.largest);
-          } else {
-            probe = detail::no_threshold<R>;
-          }
-        });
+    detail::adapt_thresholds(backend, from, pieces, after, max_adaptations,
+                             {lower_bound, upper_bound, lower_bound, upper_bound});
     backend.select_at_least(from, pieces, after.thresholds.view(), out, after.counts.view());
   }
 
