@@ -85,12 +85,12 @@ struct shared_random {
   // The positions drawn from one piece, in order.
   class draws {
    public:
-    draws(piece const& p, std::uint64_t seed)
+    draws(piece const& p, std::uint64_t key)
         : grid_{grid_of(p)},
           begin_{p.begin},
           groups_{p.size == 0 ? 0 : groups_of_block(grid_)},
           full_{std::min(p.capacity, grid_.height * grid_.run)},
-          seed_{seed} {
+          key_{key} {
       if (groups_ == 0) return;
       last_breadth_ = grid_.width - (groups_ - 1) * grid_.run;
       last_ = std::min(p.capacity, grid_.height * last_breadth_);
@@ -100,18 +100,18 @@ struct shared_random {
     [[nodiscard]] std::size_t operator()(std::size_t e) const {
       std::size_t const of_block = (groups_ - 1) * full_ + last_;
       std::size_t const block = e / of_block;
-      std::uint64_t const seed = random_bits(seed_, block);
-      return begin_ + block * (grid_.height * grid_.width) + in_block(e % of_block, seed, random_bits(seed, 0));
+      std::uint64_t const drawn = random_bits(key_, block);
+      return begin_ + block * (grid_.height * grid_.width) + in_block(e % of_block, drawn, random_bits(drawn, 0));
     }
 
    private:
     // A block with few rows drawn has one of each stratum of rows, for all groups; else every row has its share of each group.
-    [[nodiscard]] std::size_t in_block(std::size_t e, std::uint64_t seed, std::uint64_t bits) const {
+    [[nodiscard]] std::size_t in_block(std::size_t e, std::uint64_t key, std::uint64_t bits) const {
       if (full_ <= grid_.height) {
         std::size_t const row = strata{grid_.height, full_, bits % full_}.draw(e / groups_,
-                                                                               random_bits(seed, 1 + e / groups_));
+                                                                               random_bits(key, 1 + e / groups_));
         std::size_t const g = e % groups_;
-        return row * grid_.width + g * grid_.run + random_bits(~seed, e) % breadth(g);
+        return row * grid_.width + g * grid_.run + random_bits(~key, e) % breadth(g);
       }
       // Of row r: entries floor((r full + t) / height) and on of a full group, and likewise of the last one.
       std::size_t const t = bits % grid_.height;
@@ -131,8 +131,8 @@ struct shared_random {
                                                 : strata{last_, grid_.height, t}.begin(row + 1) -
                                                       strata{last_, grid_.height, t}.begin(row);
       std::size_t const j = rest - g * each;
-      std::size_t const turn = random_bits(seed, row * groups_ + g) % share;
-      std::size_t const column = strata{breadth(g), share, turn}.draw(j, random_bits(~seed, e));
+      std::size_t const turn = random_bits(key, row * groups_ + g) % share;
+      std::size_t const column = strata{breadth(g), share, turn}.draw(j, random_bits(~key, e));
       return row * grid_.width + g * grid_.run + column;
     }
     [[nodiscard]] std::size_t breadth(std::size_t g) const { return g + 1 < groups_ ? grid_.run : last_breadth_; }
@@ -143,7 +143,7 @@ struct shared_random {
     std::size_t full_;              // entries of a group of full breadth
     std::size_t last_ = 0;          // and of the last group
     std::size_t last_breadth_ = 0;  // columns of the last group
-    std::uint64_t seed_;
+    std::uint64_t key_;
   };
 };
 
