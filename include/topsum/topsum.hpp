@@ -22,11 +22,17 @@
 #include <topsum/residual/error_feedback.hpp>
 #include <topsum/residual/no_residual.hpp>
 #include <topsum/select/all_dimension.hpp>
+#include <topsum/select/bisected_threshold.hpp>
 #include <topsum/select/chunked.hpp>
+#include <topsum/select/exponential_threshold.hpp>
+#include <topsum/select/fixed_threshold.hpp>
+#include <topsum/select/gaussian_threshold.hpp>
 #include <topsum/select/global.hpp>
 #include <topsum/select/layer_wise.hpp>
 #include <topsum/select/reused_threshold.hpp>
+#include <topsum/select/sampled_threshold.hpp>
 #include <topsum/select/scope.hpp>
+#include <topsum/select/shared_random.hpp>
 #include <topsum/select/top_k.hpp>
 #include <topsum/transport/counting.hpp>
 #include <topsum/transport/local.hpp>
