@@ -133,6 +133,9 @@ void bench(std::string const& title, std::vector<std::size_t> const& sizes, int 
     rows.push_back({"clearing what was selected," + percent, {}});
     if (others && density == 0.01) rows.push_back({"std::nth_element on a copy," + percent, {}});
     if (others && density == 0.01) rows.push_back({"floor with prefetch / floor", {}});
+    if (density == 0.01) rows.push_back({"moments of everything, a peek", {}});
+    if (density == 0.01) rows.push_back({"sample_kth of a 1 % sample", {}});
+    std::vector<topsum::moments> sums(pieces.size());
     std::vector<float> copy(others ? n : 0);
     for (int r = -1; r < repetitions; ++r) {
       std::vector<double> times;
@@ -160,6 +163,18 @@ void bench(std::string const& title, std::vector<std::size_t> const& sizes, int 
           std::nth_element(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(k), copy.end(), std::greater<>{});
         }));
         times.push_back(fetched * floor / plain);
+      }
+      if (density == 0.01) {
+        from = next();
+        std::fill(thresholds.begin(), thresholds.end(), 0.0F);
+        times.push_back(seconds([&] {
+          backend.moments(from, std::span<piece const>{pieces}, std::span<float const>{thresholds}, std::span{sums});
+        }));
+        from = next();
+        times.push_back(seconds([&] {
+          backend.sample_kth(from, std::span<piece const>{pieces}, topsum::sampling{10'000'000, 1},
+                             std::span{thresholds});
+        }));
       }
       if (r < 0) continue;  // the first warms pages up
       for (std::size_t i = 0; i < times.size(); ++i) rows[first + i].ratios.push_back(times[i] / floor);

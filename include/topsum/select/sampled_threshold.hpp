@@ -30,7 +30,7 @@ namespace topsum {
 /// come. Zeros never travel. A group
 /// whose sample holds zeros only has the threshold 0: its largest elements travel. Threshold <= largest magnitude: never nothing.
 /// Source: DGC (Lin et al., arXiv:1712.01887, section 5), whose sample is strided; ours draws one element a stride.
-/// Cost: the sample (each element a cache line), one peek, and one for each adaptation (most steps need none); then one pass.
+/// Cost: the sample (each element a cache line; in groups of a few thousand values more than a pass), one to three peeks, one pass.
 /// Deterministic, the same bits on every backend. Prefer `top_k`: exact, and cheaper.
 struct sampled_threshold {
   using stage_tag = rule_tag;
