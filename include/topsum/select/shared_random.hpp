@@ -24,7 +24,7 @@ namespace topsum {
 /// A stratified draw: a group is cut in k runs of nearly equal length, and one position of each is drawn from (seed, step). Over the
 /// steps every position is as likely as any other. Groups that share rows of a block share the rows that are drawn, so that indices
 /// come out in order. k = clamp(floor(density * size), 1, size), or `.k`, never above `.at_most`. Zeros count.
-/// Sources: random-k (Stich et al., NeurIPS'18) with a seed shared by all ranks (CLT-k's baseline in ScaleCom, NeurIPS'20).
+/// Source: random-k (Stich et al., "Sparsified SGD with memory", NeurIPS'18), with a seed that all ranks share.
 /// Cost: one pass, O(k) numbers drawn, no state. Deterministic; the count is known without asking, and the indices too.
 /// Unbiased but blind: expect to need several times the density of `top_k`. Its merit is that all supports are the same.
 struct shared_random {
