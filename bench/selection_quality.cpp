@@ -231,8 +231,15 @@ void row(char const* name, Rule rule, recording const& from, std::size_t k) {
               mean(q.passes), at_rank(q.passes, 1), wide.c_str());
 }
 
-/// The k-th magnitude that the exact rule meets, the median over its own run: what a user would give as a fixed threshold.
-double typical_threshold(recording const& from, std::size_t k) {
+/// What the exact rule meets on its own run.
+struct exact_thresholds {
+  double median = 0;            ///< what a user would give as a fixed threshold
+  std::vector<double> lowered;  ///< count/k at 0.8 times each step's threshold
+  std::vector<double> raised;   ///< and at 1.3 times
+};
+
+exact_thresholds exact(recording const& from, std::size_t k) {
+  exact_thresholds all;
   std::vector<float> residual(from.n);
   std::vector<double> thresholds;
   for (auto const& gradient : from.steps) {
@@ -242,10 +249,18 @@ double typical_threshold(recording const& from, std::size_t k) {
       sizes.push_back(std::abs(residual[i]));
     }
     std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(k - 1), sizes.end(), std::greater<>{});
-    thresholds.push_back(static_cast<double>(sizes[k - 1]));
-    for (float& x : residual) x = std::abs(x) >= sizes[k - 1] ? 0.0F : x;
+    float const threshold = sizes[k - 1];
+    auto const share = [&](float t) {
+      auto const count = std::count_if(sizes.begin(), sizes.end(), [t](float size) { return size >= t; });
+      return static_cast<double>(count) / static_cast<double>(k);
+    };
+    thresholds.push_back(static_cast<double>(threshold));
+    all.lowered.push_back(share(0.8F * threshold));
+    all.raised.push_back(share(1.3F * threshold));
+    for (float& x : residual) x = std::abs(x) >= threshold ? 0.0F : x;
   }
-  return at_rank(thresholds, 0.5);
+  all.median = at_rank(thresholds, 0.5);
+  return all;
 }
 
 void table(std::string const& network, recording const& from, double density) {
@@ -263,9 +278,11 @@ void table(std::string const& network, recording const& from, double density) {
   row("same, `generalized_pareto`",
       topsum::exponential_threshold{.density = density, .fit = tail_fit::generalized_pareto}, from, k);
   row("`bisected_threshold`", topsum::bisected_threshold{.density = density}, from, k);
-  double const threshold = typical_threshold(from, k);
-  row("`fixed_threshold`", topsum::fixed_threshold{.threshold = threshold, .density = density}, from, k);
+  exact_thresholds const met = exact(from, k);
+  row("`fixed_threshold`", topsum::fixed_threshold{.threshold = met.median, .density = density}, from, k);
   row("`shared_random`", topsum::shared_random{.density = density}, from, k);
+  std::printf("\nThe exact threshold times 0.8 lets %s k through; times 1.3 %s.\n", spread(met.lowered).c_str(),
+              spread(met.raised).c_str());
 }
 
 }  // namespace

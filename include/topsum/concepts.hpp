@@ -100,7 +100,7 @@ concept memory_backend = requires(B& b, std::size_t n, typename B::template span
 /// Verbs that peek: they store nothing, in the states and in `fault` neither, and give one value a group.
 /// 6. `moments`: sums over a group's elements with |x| >= thresholds[g] and x != 0, in the order that `moments` states. A group
 ///    whose threshold is not finite is not read. Reads what a pass reads, writes nothing: two thirds of its bytes.
-/// 7. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::place`; 0 where `count` is 0.
+/// 7. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::places`; 0 where `count` is 0.
 template <class B, class T = float, class I = std::uint32_t>
 concept selecting_backend = requires(
     B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,

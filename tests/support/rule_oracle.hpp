@@ -85,7 +85,7 @@ T threshold_of(topsum::sampled_threshold const& rule, estimate<T> const& e, kept
   topsum::sampling const how{topsum::density_parts(rule.sample_ratio, "test"), e.step};
   std::size_t const m = how.elements(n, k);
   std::vector<T> sample;
-  for (std::size_t j = 0; j < m; ++j) sample.push_back(std::abs(e.values[how.place(e.group, n, m, j)]));
+  for (std::size_t j = 0; j < m; ++j) sample.push_back(std::abs(e.values[how.places(e.group, n, m)[j]]));
   std::sort(sample.rbegin(), sample.rend());
   T t = sample[(k * m + n - 1) / n - 1];
   return adapted(e, t, rule.max_adaptations, rule.lower_bound, rule.upper_bound, rule.lower_bound, rule.upper_bound);

@@ -228,7 +228,7 @@ template <class B, class T, class Formula>
   using R = wide_t<T>;
   constexpr std::size_t ahead = 24;
   Formula const formula = from.formula;
-  std::size_t const n = g.size();
+  sample_places const drawn = how.places(index, g.size(), elements);
   std::size_t used = 0;
   auto const keep_largest = [&] {
     std::nth_element(values, values + (rank - 1), values + used, std::greater<>{});
@@ -238,7 +238,7 @@ template <class B, class T, class Formula>
   for (std::size_t j = 0; j < elements + ahead; ++j) {
     std::size_t const at = places[j % ahead];
     if (j < elements) {
-      std::size_t const next = g.position(how.place(index, n, elements, j));
+      std::size_t const next = g.position(drawn[j]);
       places[j % ahead] = next;
 #if defined(__GNUC__)
       __builtin_prefetch(from.gradient.data() + next);

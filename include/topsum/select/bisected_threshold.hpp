@@ -24,10 +24,11 @@ namespace topsum {
 /// Rule: |x| >= t, where every `every` steps t is bisected between mean and largest |x| until k <= count < 2k; between, t is kept.
 ///
 /// After `max_bisections` the lower end of what is left is taken, and 0 where no lower end was found (a spike dwarfs the rest, or
-/// fewer than k reach the mean), so that a search never ends with fewer than k, if so many are not zero. What is over `.at_most` (default k) is cut by magnitude: a step that searches then
-/// selects exactly the k largest; the paper sends up to 2k: `.at_most = 2k`. Zeros never travel. Where a kept threshold let nothing
-/// through, the next step's is 0: the group's `.at_most` largest travel.
-/// Source: RedSync (Fang et al., JPDC'19, algorithm 3 and its reuse over five steps).
+/// fewer than k reach the mean), so that a search never ends with fewer than k, if so many are not zero. What is over `.at_most`
+/// (default k) is cut by magnitude: a step that searches then selects exactly the k largest; the paper sends up to 2k:
+/// `.at_most = 2k`. Zeros never travel. Where a kept threshold let nothing through, the next step's is 0: the group's `.at_most`
+/// largest travel.
+/// Source: RedSync (Fang et al., JPDC'19), which also keeps thresholds for five steps.
 /// Cost: one pass; a step that searches adds a peek for mean and largest and one for each bisection, typically 4 to 8.
 /// Deterministic, the same bits on every backend. Prefer `top_k`: exact on every step, at one pass.
 struct bisected_threshold {
@@ -35,12 +36,11 @@ struct bisected_threshold {
   static constexpr std::string_view name = "bisected_threshold";
   static constexpr bool fixed_count = false;
 
-  double density = 0.01;              ///< share of the values, in (0, 1]
-  std::optional<std::size_t> k{};     ///< a count instead of a density
-  std::uint64_t every = 5;            ///< steps from one search to the next, at least 1
-  std::uint32_t max_bisections = 10;  ///< peeks of a search
-  std::optional<std::size_t>
-      at_most{};  ///< entries that may travel from a group; default k. Less than k lowers k to it
+  double density = 0.01;                 ///< share of the values, in (0, 1]
+  std::optional<std::size_t> k{};        ///< a count instead of a density
+  std::uint64_t every = 5;               ///< steps from one search to the next, at least 1
+  std::uint32_t max_bisections = 10;     ///< peeks of a search
+  std::optional<std::size_t> at_most{};  ///< entries that may travel from a group; default k, which it may lower
 
   /// The interval that a search has left in a group.
   struct bracket {

@@ -33,11 +33,12 @@ enum class tail_fit : unsigned char {
 /// before: all but the last aim at the share `first_ratio` of it, the last at k.
 ///
 /// A group begins with `stages`; every `adapt_every` steps it gets one more, up to `max_stages`, where the entries selected differed
-/// by more than `tolerance` from k on average. (The paper moves the number both ways; a further stage only ever comes closer.)
+/// by more than `tolerance` from k on average. (The paper also takes stages away; ours only adds, as
+/// a further stage looks closer at the tail.)
 /// The last stage aims at k of the elements that were counted above the stage before it, so errors do not add up. Zeros are left out
 /// of the fit and never travel. What is over `.at_most` (default k) is cut by magnitude. An estimate above the largest magnitude is
-/// lowered to it: never nothing from a group that is not zero; equal magnitudes all qualify.
-/// Source: SIDCo (Abdelmoniem et al., MLSys'21, sections 2 and 3).
+/// lowered to it, so that something travels from every group that is not zero.
+/// Source: SIDCo (Abdelmoniem et al., MLSys'21).
 /// Cost: one peek a stage, then one pass. Deterministic; the same bits for every instruction set of one backend, but not across
 /// backends: it needs log and pow. Prefer `top_k`: exact, and cheaper.
 struct exponential_threshold {
@@ -53,8 +54,7 @@ struct exponential_threshold {
   std::uint32_t max_stages = 5;          ///< at most so many peeks, at least 1
   std::uint64_t adapt_every = 5;         ///< steps from one change of a group's stages to the next, at least 1
   double tolerance = 0.2;                ///< accepted |selected/k - 1|, at least 0
-  std::optional<std::size_t>
-      at_most{};  ///< entries that may travel from a group; default k. Less than k lowers k to it
+  std::optional<std::size_t> at_most{};  ///< entries that may travel from a group; default k, which it may lower
 
   template <class B, class R>
   struct state : detail::threshold_state<B, R> {

@@ -32,12 +32,11 @@ struct fixed_threshold {
   static constexpr std::string_view name = "fixed_threshold";
   static constexpr bool fixed_count = false;
 
-  double threshold = 0;            ///< magnitude from which values travel, above 0; must be given
-  double density = 0.01;           ///< share of the values that may travel, in (0, 1]
-  std::optional<std::size_t> k{};  ///< a count instead of a density
-  double lowering = 0.5;           ///< factor after a step that selected nothing, in (0, 1]; 1 keeps to the paper
-  std::optional<std::size_t>
-      at_most{};  ///< entries that may travel from a group; default k. Less than k lowers k to it
+  double threshold = 0;                  ///< magnitude from which values travel, above 0; must be given
+  double density = 0.01;                 ///< share of the values that may travel, in (0, 1]
+  std::optional<std::size_t> k{};        ///< a count instead of a density
+  double lowering = 0.5;                 ///< factor after a step that selected nothing, in (0, 1]; 1 keeps to the paper
+  std::optional<std::size_t> at_most{};  ///< entries that may travel from a group; default k, which it may lower
 
   template <class B, class R>
   struct state {

@@ -27,21 +27,21 @@ namespace topsum {
 /// Rule: |x| >= |mean| + z deviation, where a normal variable is beyond z deviations, on either side, with probability k/size.
 ///
 /// A threshold that lets fewer than 2k/3 through is halved, `max_adaptations` times at most. What is over `.at_most` (default k) is
-/// cut by magnitude; only where that leaves room for more than 4k/3 is a threshold that lets more through multiplied by 1.5,
-/// and taken back if then too few come. Zeros never travel. An estimate above the largest magnitude is lowered to it: never nothing from a group that is not zero.
+/// cut by magnitude; only where that leaves room for more than 4k/3 is a threshold that lets more through multiplied by 1.5, and
+/// taken back if then too few come. Zeros never travel. An estimate above the largest magnitude is lowered to it, so that something
+/// travels from every group that is not zero.
 /// Source: Gaussian-k (Shi et al., arXiv:1911.08772, algorithm 1).
-/// Cost: one peek for the moments, one to three to count; then one pass. Gradients are far from normal, so expect two of the three.
+/// Cost: one peek for the moments, one to three to count, one pass.
 /// Deterministic, the same bits on every backend. Prefer `top_k`: exact, and cheaper.
 struct gaussian_threshold {
   using stage_tag = rule_tag;
   static constexpr std::string_view name = "gaussian_threshold";
   static constexpr bool fixed_count = false;
 
-  double density = 0.01;              ///< share of the values, in (0, 1]
-  std::optional<std::size_t> k{};     ///< a count instead of a density
-  std::uint32_t max_adaptations = 3;  ///< peeks that may move the threshold; 0 takes the distribution's word
-  std::optional<std::size_t>
-      at_most{};  ///< entries that may travel from a group; default k. Less than k lowers k to it
+  double density = 0.01;                 ///< share of the values, in (0, 1]
+  std::optional<std::size_t> k{};        ///< a count instead of a density
+  std::uint32_t max_adaptations = 3;     ///< peeks that may move the threshold; 0 takes the distribution's word
+  std::optional<std::size_t> at_most{};  ///< entries that may travel from a group; default k, which it may lower
 
   template <class B, class R>
   struct state : detail::threshold_state<B, R> {

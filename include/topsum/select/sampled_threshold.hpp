@@ -27,10 +27,10 @@ namespace topsum {
 ///
 /// What is over `.at_most` (default k) is cut by magnitude: the paper's hierarchical selection. Only where `.at_most` leaves room
 /// for more than `upper_bound` k is a threshold that lets more through multiplied by `upper_bound`, and taken back if then too few
-/// come. Zeros never travel. A group
-/// whose sample holds zeros only has the threshold 0: its largest elements travel. Threshold <= largest magnitude: never nothing.
-/// Source: DGC (Lin et al., arXiv:1712.01887, section 5), whose sample is strided; ours draws one element a stride.
-/// Cost: the sample (each element a cache line), one peek, and one for each adaptation (most steps need none); then one pass.
+/// come. Zeros never travel. Where a group's sample is all zero its threshold is 0: the largest elements travel. As no threshold
+/// is above the largest magnitude, something travels from every group that is not zero.
+/// Source: DGC (Lin et al., arXiv:1712.01887), whose sample is strided; ours draws one element a stride.
+/// Cost: the sample (each element a cache line; in groups of a few thousand values more than a pass), one to three peeks, one pass.
 /// Deterministic, the same bits on every backend. Prefer `top_k`: exact, and cheaper.
 struct sampled_threshold {
   using stage_tag = rule_tag;
@@ -42,9 +42,8 @@ struct sampled_threshold {
   double sample_ratio = 0.01;      ///< share of the values to look at, in (0, 1]; never fewer than 2/density of them
   double lower_bound = 0.8;        ///< accepted share of k, and factor, in (0, 1]
   double upper_bound = 1.3;        ///< accepted multiple of k, and factor, at least 1
-  std::uint32_t max_adaptations = 10;  ///< peeks that may move the threshold; 0 takes the sample's word
-  std::optional<std::size_t>
-      at_most{};  ///< entries that may travel from a group; default k. Less than k lowers k to it
+  std::uint32_t max_adaptations = 10;    ///< peeks that may move the threshold; 0 takes the sample's word
+  std::optional<std::size_t> at_most{};  ///< entries that may travel from a group; default k, which it may lower
 
   template <class B, class R>
   using state = detail::threshold_state<B, R>;

@@ -24,7 +24,7 @@ namespace topsum {
 /// A stratified draw: a group is cut in k runs of nearly equal length, and one position of each is drawn from (seed, step). Over the
 /// steps every position is as likely as any other. Groups that share rows of a block share the rows that are drawn, so that indices
 /// come out in order. k = clamp(floor(density * size), 1, size), or `.k`, never above `.at_most`. Zeros count.
-/// Sources: random-k (Stich et al., NeurIPS'18) with a seed shared by all ranks (CLT-k's baseline in ScaleCom, NeurIPS'20).
+/// Source: random-k (Stich et al., "Sparsified SGD with memory", NeurIPS'18), with a seed that all ranks share.
 /// Cost: one pass, O(k) numbers drawn, no state. Deterministic; the count is known without asking, and the indices too.
 /// Unbiased but blind: expect to need several times the density of `top_k`. Its merit is that all supports are the same.
 struct shared_random {
@@ -108,32 +108,27 @@ struct shared_random {
     // A block with few rows drawn has one of each stratum of rows, for all groups; else every row has its share of each group.
     [[nodiscard]] std::size_t in_block(std::size_t e, std::uint64_t key, std::uint64_t bits) const {
       if (full_ <= grid_.height) {
-        std::size_t const row = strata{grid_.height, full_, bits % full_}.draw(e / groups_,
-                                                                               random_bits(key, 1 + e / groups_));
+        std::size_t const row = strata{grid_.height, full_, random_below(bits, full_)}.draw(
+            e / groups_, random_bits(key, 1 + e / groups_));
         std::size_t const g = e % groups_;
-        return row * grid_.width + g * grid_.run + random_bits(~key, e) % breadth(g);
+        return row * grid_.width + g * grid_.run + random_below(random_bits(~key, e), breadth(g));
       }
-      // Of row r: entries floor((r full + t) / height) and on of a full group, and likewise of the last one.
-      std::size_t const t = bits % grid_.height;
-      auto const before = [&](std::size_t row) {
-        return (groups_ - 1) * strata{full_, grid_.height, t}.begin(row) + strata{last_, grid_.height, t}.begin(row);
-      };
+      // Row r has entries floor((r full + t) / height) and on of a full group, and likewise of the last one.
+      std::size_t const t = random_below(bits, grid_.height);
+      strata const full{full_, grid_.height, t};
+      strata const last{last_, grid_.height, t};
+      auto const before = [&](std::size_t row) { return (groups_ - 1) * full.begin(row) + last.begin(row); };
       std::size_t row = 0;
       for (std::size_t end = grid_.height; end - row > 1;) {
         std::size_t const middle = row + (end - row) / 2;
         (before(middle) <= e ? row : end) = middle;
       }
       std::size_t const rest = e - before(row);
-      std::size_t const each = strata{full_, grid_.height, t}.begin(row + 1) -
-                               strata{full_, grid_.height, t}.begin(row);
+      std::size_t const each = full.begin(row + 1) - full.begin(row);
       std::size_t const g = std::min(rest / each, groups_ - 1);
-      std::size_t const share = g + 1 < groups_ ? each
-                                                : strata{last_, grid_.height, t}.begin(row + 1) -
-                                                      strata{last_, grid_.height, t}.begin(row);
-      std::size_t const j = rest - g * each;
-      std::size_t const turn = random_bits(key, row * groups_ + g) % share;
-      std::size_t const column = strata{breadth(g), share, turn}.draw(j, random_bits(~key, e));
-      return row * grid_.width + g * grid_.run + column;
+      std::size_t const share = g + 1 < groups_ ? each : last.begin(row + 1) - last.begin(row);
+      strata const columns{breadth(g), share, random_below(random_bits(key, row * groups_ + g), share)};
+      return row * grid_.width + g * grid_.run + columns.draw(rest - g * each, random_bits(~key, e));
     }
     [[nodiscard]] std::size_t breadth(std::size_t g) const { return g + 1 < groups_ ? grid_.run : last_breadth_; }
 

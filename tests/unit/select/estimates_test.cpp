@@ -269,6 +269,27 @@ TEST_CASE("a kept threshold that gradients shrink away from lets them through a 
   CHECK(got[3].indices.size() == 10);
 }
 
+TEST_CASE("no rule makes ranks wait or differ, whatever few or no entries it selects") {
+  for_every_rule([](auto const& rule) {
+    CAPTURE(topsum::to_text(rule));
+    std::vector<std::vector<float>> results(3);
+    topsum::local::run(3, [&](topsum::local::communicator& comm) {
+      auto plan = topsum::plan_allreduce<float>(comm, 1000, topsum::layer_wise{rule});
+      auto& mine = results[static_cast<std::size_t>(comm.rank())];
+      for (input const kind : every_input) {
+        // Ranks disagree in scale, and one of them has nothing at first.
+        auto x = make_input<float>(kind, 1000, static_cast<std::uint64_t>(comm.rank()));
+        for (float& v : x) v *= static_cast<float>(comm.rank() * comm.rank());
+        plan(std::span<float>{x});
+        mine.insert(mine.end(), x.begin(), x.end());
+      }
+    });
+    CHECK(results[0] == results[1]);
+    CHECK(results[0] == results[2]);
+    CHECK(std::count(results[0].begin(), results[0].end(), 0.0F) < 8000);
+  });
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // How near they come
 
