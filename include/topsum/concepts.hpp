@@ -20,7 +20,9 @@
 
 #include <topsum/core/entries.hpp>
 #include <topsum/core/memory.hpp>
+#include <topsum/core/moments.hpp>
 #include <topsum/core/piece.hpp>
+#include <topsum/core/random.hpp>
 #include <topsum/core/source.hpp>
 #include <topsum/core/stage.hpp>
 #include <topsum/core/state.hpp>
@@ -89,17 +91,27 @@ concept memory_backend = requires(B& b, std::size_t n, typename B::template span
 ///    `counts[p]` is their number before the cut, at most 2 * max(count, capacity).
 /// 3. `select_if`: the elements for which `predicate(position, x)` holds, the first `capacity` of them in that order.
 /// 4. `accumulate`: no selection; `out[i]` is the accumulator.
+/// 5. `select_at(from, list)`: the list's values become the accumulators at its indices, which increase strictly.
+///
+/// Verbs that peek: they store nothing, in the states and in `fault` neither, and give one value a group.
+/// 6. `moments`: sums over a group's elements with |x| >= thresholds[g] and x != 0, in the order that `moments` states. A group
+///    whose threshold is not finite is not read. Two thirds of a pass.
+/// 7. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::place`; 0 where `count` is 0.
 template <class B, class T = float, class I = std::uint32_t>
 concept selecting_backend = requires(
     B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
     entries_view<B, wide_t<T>, I> out, typename B::template span<wide_t<T>> dense,
-    typename B::template span<wide_t<T> const> thresholds, typename B::template span<std::size_t> counts) {
+    typename B::template span<wide_t<T> const> thresholds, typename B::template span<std::size_t> counts,
+    typename B::template span<moments> sums, sampling how) {
   b.template reserve_selection<wide_t<T>, I>(pieces);  // scratch for these pieces; allocates, once
   b.select_top_k(from, pieces, out, dense);
   b.select_at_least(from, pieces, thresholds, out, counts);
   b.select_if(
       from, pieces, [](std::size_t, wide_t<T>) { return true; }, out);
   b.accumulate(from, dense);
+  b.select_at(from, out);
+  b.moments(from, pieces, thresholds, sums);
+  b.sample_kth(from, pieces, how, dense);
 };
 
 /// Verbs over lists of entries: O(their lengths).

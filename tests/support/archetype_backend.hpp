@@ -207,6 +207,25 @@ class archetype_backend {
                   span<std::type_identity_t<topsum::wide_t<T>>> out) {
     later([from = raw(from), out](topsum::host& h) { h.accumulate(from, out.inside_); });
   }
+  template <class T, class Formula, class I>
+  void select_at(topsum::source<archetype_backend, T, Formula> const& from,
+                 topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+    later([from = raw(from), out = raw(out)](topsum::host& h) { h.select_at(from, out); });
+  }
+  template <class T, class Formula>
+  void moments(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+               span<std::type_identity_t<topsum::wide_t<T> const>> thresholds, span<topsum::moments> out) {
+    later([from = raw(from), pieces = taken(pieces), thresholds, out](topsum::host& h) {
+      h.moments(from, std::span{pieces}, thresholds.inside_, out.inside_);
+    });
+  }
+  template <class T, class Formula>
+  void sample_kth(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+                  topsum::sampling how, span<std::type_identity_t<topsum::wide_t<T>>> out) {
+    later([from = raw(from), pieces = taken(pieces), how, out](topsum::host& h) {
+      h.sample_kth(from, std::span{pieces}, how, out.inside_);
+    });
+  }
 
   template <class R, class I>
   using list = topsum::entries_view<archetype_backend, R, I>;

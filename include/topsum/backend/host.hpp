@@ -18,7 +18,9 @@
 
 #include <topsum/core/entries.hpp>
 #include <topsum/core/memory.hpp>
+#include <topsum/core/moments.hpp>
 #include <topsum/core/piece.hpp>
+#include <topsum/core/random.hpp>
 #include <topsum/core/source.hpp>
 #include <topsum/core/stage.hpp>
 #include <topsum/core/value.hpp>
@@ -30,6 +32,7 @@
 #include <topsum/detail/host_pass.hpp>
 #include <topsum/detail/host_radix.hpp>
 #include <topsum/detail/host_scratch.hpp>
+#include <topsum/detail/host_statistics.hpp>
 #include <topsum/detail/host_top_k.hpp>
 #include <topsum/error.hpp>
 
@@ -172,6 +175,49 @@ class host : public detail::host_memory_verbs {
     detail::run_pass(set_, from, 0, from.size(), sink);
   }
 
+  /// Fills the list's values with the accumulators at its indices, which increase strictly.
+  template <class T, class Formula, class I>
+  void select_at(source<host, T, Formula> const& from, entries_view<host, wide_t<T>, I> const& list) {
+    auto const at = in_use(list);
+    assert(at.size == 0 || at.indices[at.size - 1] < from.size());
+    set_ = detail::resolved(wanted_);
+    detail::position_sink<wide_t<T>, I> sink{at.indices, list.values.data(), at.size};
+    detail::run_pass(set_, from, 0, from.size(), sink);
+  }
+
+  /// Of each group, the moments of its elements with |x| >= thresholds[g] and x != 0. Evaluates nothing. A group whose threshold is
+  /// not finite is not read, and has none.
+  template <class T, class Formula>
+  void moments(source<host, T, Formula> const& from, std::span<piece const> pieces,
+               span<std::type_identity_t<wide_t<T> const>> thresholds, span<topsum::moments> out) {
+    using R = wide_t<T>;
+    assert(thresholds.size() >= total_groups(pieces) && out.size() >= total_groups(pieces));
+    instruction_set const set = detail::resolved(wanted_);
+    each_group(pieces, [&](std::size_t g, piece const&, group const& where) {
+      bits_t<R> const t = std::max<bits_t<R>>(1, magnitude(thresholds[g]));
+      out[g] = t < nonfinite_magnitude<R> ? detail::moments_of(set, from, where, t) : topsum::moments{};
+    });
+  }
+
+  /// Of each group, an estimate of the count-th magnitude from a sample, 0 where count is 0. Evaluates nothing.
+  template <class T, class Formula>
+  void sample_kth(source<host, T, Formula> const& from, std::span<piece const> pieces, sampling how,
+                  span<std::type_identity_t<wide_t<T>>> out) {
+    using R = wide_t<T>;
+    assert(out.size() >= total_groups(pieces));
+    each_group(pieces, [&](std::size_t g, piece const& p, group const& where) {
+      std::size_t const n = where.size();
+      std::size_t const k = std::min(p.count, n);
+      out[g] = R{0};
+      if (k == 0) return;
+      std::size_t const elements = how.elements(n, k);
+      std::size_t const rank = sampling::rank(elements, n, k);
+      std::size_t const room = std::min(elements, 3 * rank) + 1;  // less than any selection reserves
+      scratch_.reserve_candidates(0, room * sizeof(R));
+      out[g] = detail::kth_of_sample(from, where, how, g, elements, rank, scratch_.template values<R>(), room);
+    });
+  }
+
   // -------------------------------------------------------------------------------------------------------------------
   // Lists of entries. A target is none of the inputs unless said.
 
@@ -300,6 +346,15 @@ class host : public detail::host_memory_verbs {
   }
 
  private:
+  /// Calls `one(g, piece, group)` for each group of each piece; g counts them all.
+  template <class One>
+  static void each_group(std::span<piece const> pieces, One one) {
+    std::size_t g = 0;
+    for (piece const& p : pieces) {
+      for (std::size_t i = 0; i < group_count(p); ++i) one(g++, p, group_at(p, i));
+    }
+  }
+
   template <class R, class I>
   static detail::list_range<R, I> in_use(entries_view<host, R, I> const& list) noexcept {
     assert(list.count[0] <= list.capacity());
