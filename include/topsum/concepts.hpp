@@ -125,7 +125,7 @@ concept selecting_backend = requires(
 ///    floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when m = 0.
 /// 9. `check(list, begin, end, fault)`: unless the count fits, and indices increase strictly and lie in [begin, end), empties
 ///    the list and sets fault to 1.
-/// 10. `subtract`, `add`, `assign`: dense[index] -=, +=, = value.  11. `divide`: values /= divisor.
+/// 10. `subtract`, `add`, `assign`, `clear`: dense[index] -=, +=, = value, = 0.  11. `divide`: values /= divisor.
 template <class B, class R = float, class I = std::uint32_t>
 concept list_backend = requires(
     B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
@@ -146,6 +146,7 @@ concept list_backend = requires(
   b.subtract(a, dense);
   b.add(a, dense);
   b.assign(a, dense);
+  b.clear(a, dense);
   b.divide(a, R{2});
 };
 

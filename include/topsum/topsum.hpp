@@ -16,7 +16,9 @@
 #include <topsum/plan.hpp>
 #include <topsum/reduction/mean.hpp>
 #include <topsum/reduction/sum.hpp>
+#include <topsum/residual/decoupled_momentum.hpp>
 #include <topsum/residual/error_feedback.hpp>
+#include <topsum/residual/momentum_correction.hpp>
 #include <topsum/residual/no_residual.hpp>
 #include <topsum/select/global.hpp>
 #include <topsum/select/layer_wise.hpp>

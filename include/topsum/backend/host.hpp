@@ -338,6 +338,11 @@ class host : public detail::host_memory_verbs {
   void assign(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
     detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x = value; });
   }
+  /// dense[index] = 0.
+  template <class R, class I>
+  void clear(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
+    detail::scatter(in_use(list), dense.data(), [](R& x, R) { x = R{0}; });
+  }
   /// Every value is divided.
   template <class R, class I>
   void divide(entries_view<host, R, I> const& list, std::type_identity_t<R> divisor) {
