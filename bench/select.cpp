@@ -19,6 +19,8 @@
 #include <vector>
 
 #include <topsum/backend/host.hpp>
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
 
 namespace {
 
@@ -26,7 +28,8 @@ using topsum::host;
 using topsum::piece;
 
 /// Numbers with the look of gradients: bell-shaped, with a scale of its own every 2^16 values.
-void fill_gradient(std::span<float> out, std::uint64_t seed) {
+template <class T>
+void fill_gradient(std::span<T> out, std::uint64_t seed) {
   std::uint64_t state = seed * 0x9e3779b97f4a7c15ULL + 1;
   float scale = 1;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -34,7 +37,7 @@ void fill_gradient(std::span<float> out, std::uint64_t seed) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     auto const a = static_cast<float>(state >> 48), b = static_cast<float>((state >> 32) & 0xffffU);
     auto const c = static_cast<float>((state >> 16) & 0xffffU), d = static_cast<float>(state & 0xffffU);
-    out[i] = scale * ((a - b) + (c - d)) / 65536.0F;
+    out[i] = topsum::from_wide<T>(scale * ((a - b) + (c - d)) / 65536.0F);
   }
 }
 
@@ -61,15 +64,17 @@ std::vector<std::size_t> resnet50() {
   return sizes;
 }
 
-[[gnu::noinline]] void floor_loop(float* residual, float const* gradient, std::size_t n) {
+template <class T>
+[[gnu::noinline]] void floor_loop(float* residual, T const* gradient, std::size_t n) {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC ivdep
 #endif
-  for (std::size_t i = 0; i < n; ++i) residual[i] += gradient[i];
+  for (std::size_t i = 0; i < n; ++i) residual[i] += topsum::to_wide(gradient[i]);
 }
 
 /// The same loop with the library's prefetch and vectors: the better of the two is the floor.
-void fetched_loop(host& backend, topsum::source<host, float, topsum::decayed_residual_sum<float>> const& from) {
+template <class T>
+void fetched_loop(host& backend, topsum::source<host, T, topsum::decayed_residual_sum<T>> const& from) {
   std::size_t none = 0;
   backend.select_at_least(from, std::span<piece const>{}, std::span<float const>{},
                           topsum::entries_view<host, float, std::uint32_t>{{}, {}, {&none, 1}},
@@ -98,14 +103,16 @@ struct row {
   std::vector<double> ratios;
 };
 
+/// Gradients of T, all else in float.
+template <class T>
 void bench(std::string const& title, std::vector<std::size_t> const& sizes, int repetitions, host backend,
            bool others) {
   std::size_t const n = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
   constexpr std::size_t gradients = 3;
-  std::vector<topsum::host_buffer<float>> pool;
+  std::vector<topsum::host_buffer<T>> pool;
   for (std::size_t i = 0; i < gradients; ++i) {
     pool.emplace_back(n);
-    fill_gradient(pool.back().view(), i + 1);
+    fill_gradient<T>(pool.back().view(), i + 1);
   }
   auto memory = backend.allocate<float>(n);
   std::span<float> const residual = memory.view();
@@ -115,7 +122,7 @@ void bench(std::string const& title, std::vector<std::size_t> const& sizes, int 
   topsum::nonfinite_record fault;
   std::size_t turn = 0;
   auto const next = [&] {
-    return topsum::source<host, float, topsum::decayed_residual_sum<float>>{
+    return topsum::source<host, T, topsum::decayed_residual_sum<T>>{
         pool[turn++ % gradients].view(), {std::span<float const>{residual}}, {residual}, {}, {&fault, 1}};
   };
 
@@ -183,10 +190,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::size_t const n = std::size_t{1} << log2_n;
-  bench("global", {n}, repetitions, host{}, true);
-  bench("global, avx2", {n}, repetitions, host{host::instruction_set::avx2}, false);
-  bench("global, portable", {n}, repetitions, host{host::instruction_set::portable}, false);
-  bench("layer-wise, ResNet-50", resnet50(), repetitions, host{}, false);
-  bench("rows of 4096", std::vector<std::size_t>(n / 4096, 4096), repetitions, host{}, false);
-  bench("rows of 1024", std::vector<std::size_t>(n / 1024, 1024), repetitions, host{}, false);
+  bench<float>("global", {n}, repetitions, host{}, true);
+  bench<float>("global, avx2", {n}, repetitions, host{host::instruction_set::avx2}, false);
+  bench<float>("global, portable", {n}, repetitions, host{host::instruction_set::portable}, false);
+  bench<topsum::half>("global, half", {n}, repetitions, host{}, false);
+  bench<topsum::half>("global, half, avx2", {n}, repetitions, host{host::instruction_set::avx2}, false);
+  bench<topsum::bfloat16>("global, bfloat16", {n}, repetitions, host{}, false);
+  bench<float>("layer-wise, ResNet-50", resnet50(), repetitions, host{}, false);
+  bench<float>("rows of 4096", std::vector<std::size_t>(n / 4096, 4096), repetitions, host{}, false);
+  bench<float>("rows of 1024", std::vector<std::size_t>(n / 1024, 1024), repetitions, host{}, false);
 }

@@ -74,7 +74,7 @@ template <class T, class C, class... S>
 template <class T, class C, class... S>
 concept plannable = detail::is_plannable<T, C, S...>();
 
-/// Makes a plan: checks every stage, agrees with all ranks on what they are about to do, and allocates all memory.
+/// Makes a plan over gradients of T: checks every stage, agrees with all ranks on what they are about to do, and allocates all memory.
 ///
 /// - `comm`: a transport's handle (`topsum::local::communicator`, `topsum::mpi::communicator`, ...); a plan keeps a copy.
 /// - `shapes`: the layout of the gradient, or a plain number of values.
@@ -90,8 +90,8 @@ concept plannable = detail::is_plannable<T, C, S...>();
 template <class T, class C, class... S>
 [[nodiscard]] auto plan_allreduce(C comm, layout const& shapes, S const&... stages) {
   static_assert(value_type<T>,
-                "topsum: the value type T of plan_allreduce<T> is not a gradient's value: use float or double, or "
-                "specialise topsum::value_traits for it");
+                "topsum: the value type T of plan_allreduce<T> is not a gradient's value: use float, double, "
+                "topsum::half or topsum::bfloat16, or specialise topsum::value_traits for it");
   static_assert(transport<C>,
                 "topsum: the first argument of plan_allreduce is not a transport: pass a topsum::local::communicator "
                 "or a topsum::mpi::communicator");

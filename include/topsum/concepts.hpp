@@ -35,12 +35,16 @@ namespace topsum {
 // Values and indices
 
 /// A gradient's value type: opened by a specialisation of `value_traits`.
-/// 1. Every T converts to `wide_t<T>` exactly.  2. `code` is unique per type and the same on every rank.
+/// 1. Every T converts to `wide_t<T>` exactly (`to_wide`), and back again to the nearest T (`from_wide`), so that magnitudes keep
+/// their order.  2. `code` is unique per format and the same on every rank.  3. `T{}` is zero.
 template <class T>
 concept value_type = std::is_trivially_copyable_v<T> && requires {
   typename value_traits<T>::wide;
   requires std::floating_point<typename value_traits<T>::wide>;
   { value_traits<T>::code } -> std::convertible_to<std::uint32_t>;
+  requires value_traits<T>::code > 0 && value_traits<T>::code < 256;
+  topsum::to_wide(T{});
+  topsum::from_wide<T>(typename value_traits<T>::wide{});
 };
 
 /// The type of an entry's index.
@@ -83,12 +87,13 @@ concept memory_backend = requires(B& b, std::size_t n, typename B::template span
 };
 
 /// Verbs over n values: each evaluates the whole source exactly once (`core/source.hpp`), in one pass over memory.
-/// Each replaces `out` by the pieces' entries, indices increasing strictly, and never exceeds a piece's capacity.
+/// Each replaces `out` by the entries of all groups of all pieces, indices increasing strictly, and never exceeds a group's
+/// capacity. What is kept for each group follows the order of pieces, and of groups in them (`core/piece.hpp`).
 /// Order of entries everywhere: larger magnitude first, ties to the smaller index. Non-finite elements count as zero.
-/// 1. `select_top_k`: exactly the `count` first entries of each piece in that order, zeros included;
-///    `kth[p]` is the last one's magnitude (0 where count is 0).
-/// 2. `select_at_least`: the elements with |x| >= thresholds[p] and x != 0, the first `capacity` of them in that order;
-///    `counts[p]` is their number before the cut, at most 2 * max(count, capacity).
+/// 1. `select_top_k`: exactly the `count` first entries of each group in that order, zeros included;
+///    `kth[g]` is the last one's magnitude (0 where count is 0).
+/// 2. `select_at_least`: the elements with |x| >= thresholds[g] and x != 0, the first `capacity` of them in that order;
+///    `counts[g]` is their number before the cut, at most 2 * max(count, capacity).
 /// 3. `select_if`: the elements for which `predicate(position, x)` holds, the first `capacity` of them in that order.
 /// 4. `accumulate`: no selection; `out[i]` is the accumulator.
 /// 5. `select_at(from, list)`: the list's values become the accumulators at its indices, which increase strictly.
@@ -125,14 +130,15 @@ concept selecting_backend = requires(
 ///    floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when m = 0.
 /// 9. `check(list, begin, end, fault)`: unless the count fits, and indices increase strictly and lie in [begin, end), empties
 ///    the list and sets fault to 1.
-/// 10. `subtract`, `add`, `assign`, `clear`: dense[index] -=, +=, = value, = 0.  11. `divide`: values /= divisor.
-template <class B, class R = float, class I = std::uint32_t>
+/// 10. `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value); `clear`: dense[index] = 0.
+/// 11. `divide`: values /= divisor.
+template <class B, class R = float, class I = std::uint32_t, class T = R>
 concept list_backend = requires(
     B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
     std::span<entries_view<B, R, I> const> lists, int width, typename B::template span<R> dense,
     typename B::template span<I> bins, typename B::template span<std::uint64_t> positions,
     typename B::template span<std::uint64_t const> bounds, typename B::template span<std::size_t> counts,
-    typename B::template span<std::uint32_t> fault) {
+    typename B::template span<std::uint32_t> fault, typename B::template span<T> result) {
   b.template reserve_lists<R, I>(k, k);  // lists merged at once, longest list of top_of; allocates, once
   b.merge_sum(lists, out);
   b.top_of(a, k, out);
@@ -145,7 +151,7 @@ concept list_backend = requires(
   b.check(a, k, k, fault);
   b.subtract(a, dense);
   b.add(a, dense);
-  b.assign(a, dense);
+  b.assign(a, result);
   b.clear(a, dense);
   b.divide(a, R{2});
 };
@@ -158,9 +164,9 @@ concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_ba
 // ---------------------------------------------------------------------------------------------------------------------
 // Stages
 
-/// How the entries of one piece are chosen. `select` is a pure function of (input, step, state): it reads `before` and writes
+/// How the entries of one group are chosen. `select` is a pure function of (input, step, state): it reads `before` and writes
 /// all of `after`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.
-/// 1. At most `capacity` entries a piece, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
+/// 1. At most `capacity` entries a group, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
 /// 4. The same input, step and state give the same entries.  5. Every size from 0, every input, all zeros included.
 /// 6. A new state that took over what the old one shows (`core/state.hpp`) is as good as the old one.
 template <class S, class B, class T = float, class I = std::uint32_t>
@@ -171,7 +177,7 @@ concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
                                                             typename S::template state<B, wide_t<T>>& after,
                                                             entries_view<B, wide_t<T>, I> out, std::size_t size) {
   { S::fixed_count } -> std::convertible_to<bool>;
-  { s.count(size) } -> std::same_as<std::size_t>;     // k for a piece of `size` values
+  { s.count(size) } -> std::same_as<std::size_t>;     // k for a group of `size` values
   { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
   typename S::template state<B, wide_t<T>>;
   requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;

@@ -101,12 +101,14 @@ class plan {
   report operator()(result_span gradient) { return (*this)(gradient_span{gradient}, gradient); }
 
   /// The same, not in place: reads `gradient`, writes `result`, both of the layout's size; they are one or do not overlap.
+  /// Where T is narrower than `wide_type`, sums are wide and each is rounded once, to the nearest T; what is too large for T is
+  /// infinite there (and finite in `sparse`), on every rank alike and without an error.
   /// Under `dense`, a step that fails may have overwritten the result.
   report operator()(gradient_span gradient, result_span result) {
     auto const write = [&](memory_type& memory, auto const& reduced) {
       B& b = channel_.backend();
       if constexpr (is_sparse) {
-        b.fill(result, T{0});
+        b.fill(result, from_wide<T>(wide_type{0}));
         b.assign(reduced, result);
       }
       if (mark(memory)) b.assign(memory.marks.list.view(), result);
@@ -470,8 +472,8 @@ class plan {
       auto const divisor = static_cast<wide_type>(reduction_.divisor(shape_.ranks));
       if (!std::is_same_v<T, wide_type> || divisor != 1) {  // else the sums are where they belong
         b.for_each(
-            shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = static_cast<T>(sum / divisor); },
-            dense, work);
+            shape_.n, [divisor](std::size_t, T& to, wide_type const& sum) { to = from_wide<T>(sum / divisor); }, dense,
+            work);
       }
       finish(memory, 0);
       b.wait();

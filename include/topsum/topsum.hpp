@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 /// \file
-/// Everything but the headers that need a package: MPI is in `topsum/transport/mpi.hpp`.
+/// Everything but the headers that need a package: MPI is in `topsum/transport/mpi.hpp`,
+/// CUDA's value types are in `topsum/core/cuda_values.hpp`.
 #ifndef TOPSUM_TOPSUM_HPP
 #define TOPSUM_TOPSUM_HPP
 
@@ -8,6 +9,8 @@
 #include <topsum/backend/host.hpp>
 #include <topsum/codec/raw.hpp>
 #include <topsum/concepts.hpp>
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
@@ -20,9 +23,12 @@
 #include <topsum/residual/error_feedback.hpp>
 #include <topsum/residual/momentum_correction.hpp>
 #include <topsum/residual/no_residual.hpp>
+#include <topsum/select/all_dimension.hpp>
+#include <topsum/select/chunked.hpp>
 #include <topsum/select/global.hpp>
 #include <topsum/select/layer_wise.hpp>
 #include <topsum/select/reused_threshold.hpp>
+#include <topsum/select/scope.hpp>
 #include <topsum/select/top_k.hpp>
 #include <topsum/transport/counting.hpp>
 #include <topsum/transport/local.hpp>

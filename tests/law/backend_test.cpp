@@ -13,6 +13,7 @@
 
 #include <topsum/backend/host.hpp>
 #include <topsum/concepts.hpp>
+#include <topsum/core/half.hpp>
 
 #include "support/archetype_backend.hpp"
 
@@ -27,6 +28,8 @@ static_assert(topsum::selecting_backend<host, double, std::uint64_t>);
 static_assert(topsum::selecting_backend<archetype_backend, double, std::uint64_t>);
 static_assert(topsum::list_backend<host, double, std::uint64_t>);
 static_assert(topsum::list_backend<archetype_backend, double, std::uint64_t>);
+static_assert(topsum::list_backend<archetype_backend, float, std::uint32_t, topsum::half>);
+static_assert(topsum::selecting_backend<archetype_backend, topsum::half>);
 
 namespace {
 

@@ -75,6 +75,12 @@ TEST_CASE("ok_topk keeps the laws of exchanges with its default parameters") {
   check_exchange<double>(topsum::ok_topk{}, 2, 6);
 }
 
+TEST_CASE_TEMPLATE("every exchange keeps the laws for 16-bit values", T, topsum::half, topsum::bfloat16) {
+  check_exchange<T>(topsum::dense{}, 2, 5);
+  check_exchange<T>(topsum::gather_all{}, 2, 8);
+  check_exchange<T>(lively, 4, 3);
+}
+
 TEST_CASE("ok_topk keeps the laws of exchanges with short periods") { check_exchange<float>(lively, 6, 1); }
 
 TEST_CASE("ok_topk keeps the laws of exchanges with one message in flight and tight regions") {
@@ -103,5 +109,7 @@ TEST_CASE("every exchange keeps the laws in a memory space of its own") {
   check_exchange<float>(lively, 4, 10, on);
   check_exchange<float>(topsum::gather_all{}, 2, 5, on);
   check_exchange<float>(topsum::dense{}, 2, 0, on);
+  check_exchange<topsum::half>(lively, 2, 4, on);
+  check_exchange<topsum::half>(topsum::dense{}, 2, 6, on);
 }
 #endif

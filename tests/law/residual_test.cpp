@@ -26,10 +26,12 @@ void check_stores(B const& on) {
         expect_none(topsum::laws::residual_store<T>(store, rollback, n, on));
       };
       for (double const factor : {1.0, 0.5, 0.0}) {
+        if (n > 2000 && factor != 0.5) continue;
         check(topsum::error_feedback{.decay = factor, .rollback = rollback});
         check(topsum::decoupled_momentum{.beta = factor, .rollback = rollback});
       }
       for (double const factor : {0.9, 0.5, 0.0}) {
+        if (n > 2000 && factor != 0.9) continue;
         check(topsum::momentum_correction{.momentum = factor, .rollback = rollback});
         check(topsum::momentum_correction{.momentum = factor, .nesterov = true, .rollback = rollback});
         check(topsum::momentum_correction{.momentum = factor, .masking = false, .clip = 2.5, .rollback = rollback});
@@ -43,6 +45,8 @@ void check_stores(B const& on) {
 
 TEST_CASE("every residual store keeps the laws for float") { check_stores<float>(topsum::host{}); }
 TEST_CASE("every residual store keeps the laws for double") { check_stores<double>(topsum::host{}); }
+TEST_CASE("every residual store keeps the laws for half") { check_stores<topsum::half>(topsum::host{}); }
+TEST_CASE("every residual store keeps the laws for bfloat16") { check_stores<topsum::bfloat16>(topsum::host{}); }
 TEST_CASE("every residual store keeps the laws without vector instructions") {
   check_stores<float>(topsum::host{topsum::instruction_set::portable});
 }

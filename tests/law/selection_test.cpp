@@ -27,18 +27,26 @@ std::vector<topsum::layout> layouts() {
       2,
       97,
       1009,
-      topsum::layout{{"a", {7, 5}}, {"none", {0, 3}}, {"b", {41}}, {"scalar", {}}, {"c", {2, 13}}},
+      topsum::layout{{"a", {7, 5}}, {"none", {0, 3}}, {"b", {41}}, {"scalar", {}}, {"c", {2, 13}}, {"d", {3, 8, 2, 2}}},
       topsum::layout{{"none", {0}}, {"none too", {4, 0}}},
       topsum::layout{std::vector<topsum::tensor>{}},
       topsum::layout{{"one", {1}}, {"two", {1}}, {"three", {1}}, {"long", {300}}},
   };
 }
 
-// The laws for one rule under both scopes.
+// The laws for one rule under every scope.
 template <class T, class I, class Rule, class B>
 void check_rule(Rule const& rule, topsum::layout const& shapes, B const& on) {
   expect_none(topsum::laws::selection_policy<T, I>(topsum::global{rule}, shapes, on, 5));
   expect_none(topsum::laws::selection_policy<T, I>(topsum::layer_wise{rule}, shapes, on, 5));
+  if (shapes.tensors().size() < 3) return;
+  expect_none(topsum::laws::selection_policy<T, I>(topsum::all_dimension{rule}, shapes, on, 3));
+  expect_none(
+      topsum::laws::selection_policy<T, I>(topsum::all_dimension{rule, {.along = topsum::axis::first}}, shapes, on, 3));
+  expect_none(topsum::laws::selection_policy<T, I>(
+      topsum::chunked{rule, topsum::tiles{.height = 3, .width = 4, .fit = topsum::chunk_fit::pad_last}}, shapes, on,
+      3));
+  expect_none(topsum::laws::selection_policy<T, I>(topsum::chunked{rule, topsum::runs{.length = 16}}, shapes, on, 3));
 }
 
 template <class T, class I, class B>
@@ -73,6 +81,13 @@ TEST_CASE("every selection policy keeps the laws for float and 64-bit indices") 
 }
 TEST_CASE("every selection policy keeps the laws for double and 64-bit indices") {
   check_rules<double, std::uint64_t>(topsum::host{});
+}
+
+TEST_CASE("every selection policy keeps the laws for half and 32-bit indices") {
+  check_rules<topsum::half, std::uint32_t>(topsum::host{});
+}
+TEST_CASE("every selection policy keeps the laws for bfloat16 and 64-bit indices") {
+  check_rules<topsum::bfloat16, std::uint64_t>(topsum::host{});
 }
 
 TEST_CASE("every selection policy keeps the laws without vector instructions and with little scratch") {

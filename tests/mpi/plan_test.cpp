@@ -34,16 +34,18 @@ void check_against_oracle(Policy const& policy, X const& exchange, topsum::layou
   int const ranks = comm.size();
   std::size_t const n = shapes.size();
   auto plan = plan_allreduce<T>(comm, shapes, policy, topsum::error_feedback{}, exchange, topsum::sum{});
-  test::oracle::world<T, Policy> oracle{policy, shapes, ranks};
+  using R = topsum::wide_t<T>;
+  test::oracle::world<R, Policy> oracle{policy, shapes, ranks};
   std::string first;
   for (std::uint64_t step = 0; step < steps; ++step) {
-    std::vector<std::vector<T>> gradients;
-    for (int r = 0; r < ranks; ++r) gradients.push_back(make_gradient<T>(kind, how, n, r, ranks, step));
-    auto mine = gradients[static_cast<std::size_t>(comm.rank())];
+    std::vector<std::vector<R>> gradients;
+    for (int r = 0; r < ranks; ++r)
+      gradients.push_back(test::oracle::widened(make_gradient<T>(kind, how, n, r, ranks, step)));
+    auto mine = make_gradient<T>(kind, how, n, comm.rank(), ranks, step);
     auto const want = oracle.step(exchange, gradients);
     auto const report = plan(std::span<T>{mine});
-    std::vector<T> const residual(plan.residual().begin(), plan.residual().end());
-    bool const equal = test::same_bits(mine, want.sum) &&
+    std::vector<R> const residual(plan.residual().begin(), plan.residual().end());
+    bool const equal = test::same_bits(mine, test::oracle::narrowed<T>(want.sum)) &&
                        residual == oracle.residuals()[static_cast<std::size_t>(comm.rank())] &&
                        report.selected == want.selected[static_cast<std::size_t>(comm.rank())];
     if (!equal && first.empty()) first = "differs in step " + std::to_string(step) + " of " + plan.describe();
@@ -89,6 +91,27 @@ TEST_CASE("dense over processes equals its oracle where sums are exact") {
                               spread::alike, 3);
   check_against_oracle<double>(topsum::global{topsum::top_k{}}, topsum::dense{}, layers, input::increasing,
                                spread::one_empty, 3);
+}
+
+TEST_CASE_TEMPLATE("16-bit gradients over processes equal the oracle in float, rounded once at the end", T,
+                   topsum::half, topsum::bfloat16) {
+  topsum::ok_topk const lively{.boundaries_every = 2, .threshold_every = 3};
+  topsum::global const exact{topsum::top_k{.k = 70}};
+  check_against_oracle<T>(exact, lively, 499, input::laplace, spread::alike, 6);
+  check_against_oracle<T>(exact, topsum::gather_all{}, 499, input::laplace, spread::one_empty, 3);
+  check_against_oracle<T>(exact, topsum::dense{}, 499, input::small_integers, spread::alike, 2);
+}
+
+TEST_CASE("dense over processes sums halves in float") {
+  communicator comm = world();
+  auto plan = plan_allreduce<topsum::half>(comm, 3, topsum::dense{}, topsum::sum{});
+  // In half 2048 + 1 = 2048, and 60000 + 60000 - 60000 is infinite.
+  std::vector<topsum::half> x(3, topsum::half{comm.rank() == 0 ? 2048.0F : 1.0F});
+  x[1] = topsum::half{comm.rank() % 2 == 0 ? 60000.0F : -60000.0F};
+  plan(std::span<topsum::half>{x});
+  auto const others = static_cast<float>(comm.size() - 1);
+  CHECK(x[0] == topsum::half{2048.0F + others});
+  CHECK(x[1] == topsum::half{comm.size() % 2 == 0 ? 0.0F : 60000.0F});
 }
 
 TEST_CASE("empty gradients and empty selections are ordinary steps over processes") {

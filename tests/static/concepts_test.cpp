@@ -31,12 +31,30 @@ struct not_a_value {};
 struct owning {
   std::string text;
 };
+struct one_way {
+  explicit operator float() const;
+};
+template <std::uint32_t number>
+struct coded {
+  explicit coded(float = 0);
+  explicit operator float() const;
+};
 }  // namespace
 
 template <>
 struct topsum::value_traits<owning> {
   using wide = float;
   static constexpr std::uint32_t code = 99;
+};
+template <>
+struct topsum::value_traits<one_way> {
+  using wide = float;
+  static constexpr std::uint32_t code = 98;
+};
+template <std::uint32_t number>
+struct topsum::value_traits<coded<number>> {
+  using wide = float;
+  static constexpr std::uint32_t code = number;
 };
 
 namespace {
@@ -46,6 +64,20 @@ static_assert(topsum::value_traits<owning>::code == 99);
 static_assert(!topsum::value_type<int> && !topsum::value_type<bool> && !topsum::value_type<not_a_value>);
 static_assert(!topsum::value_type<long double> && !topsum::value_type<float const*>);
 static_assert(!topsum::value_type<owning>, "bytes must be all there is of a value");
+static_assert(!topsum::value_type<one_way>, "sums must become values again");
+static_assert(topsum::value_type<coded<1>> && topsum::value_type<coded<255>>);
+static_assert(!topsum::value_type<coded<0>> && !topsum::value_type<coded<256>>, "a code is a byte that is not 0");
+static_assert(topsum::value_type<topsum::half> && topsum::value_type<topsum::bfloat16>);
+static_assert(std::same_as<topsum::wide_t<topsum::half>, float> &&
+              std::same_as<topsum::wide_t<topsum::bfloat16>, float>);
+static_assert(topsum::value_traits<topsum::half>::code != topsum::value_traits<topsum::bfloat16>::code);
+#if defined(__FLT16_MANT_DIG__)
+static_assert(topsum::value_type<_Float16>);
+static_assert(topsum::value_traits<_Float16>::code == topsum::value_traits<topsum::half>::code, "the same format");
+#endif
+static_assert(topsum::list_backend<host, float, std::uint32_t, topsum::half> &&
+              topsum::list_backend<host, float, std::uint64_t, topsum::bfloat16>);
+static_assert(!topsum::list_backend<host, double, std::uint32_t, topsum::half>, "a half's sums are floats");
 static_assert(topsum::index_type<std::uint32_t> && topsum::index_type<std::uint64_t>);
 static_assert(!topsum::index_type<int> && !topsum::index_type<std::uint16_t> && !topsum::index_type<std::int64_t> &&
               !topsum::index_type<float>);
@@ -304,6 +336,7 @@ using u64 = topsum::index<std::uint64_t>;
 
 static_assert(plannable<float, comm>);
 static_assert(plannable<double, comm, rule_only>, "a rule alone");
+static_assert(plannable<topsum::half, comm> && plannable<topsum::bfloat16, comm, topsum::dense, u64>);
 static_assert(plannable<float, comm, scope, topsum::error_feedback, topsum::raw, topsum::ok_topk, topsum::mean, host,
                         u64, topsum::on_nonfinite>);
 static_assert(plannable<float, comm, topsum::on_nonfinite, u64, host, topsum::sum, topsum::gather_all, topsum::raw,

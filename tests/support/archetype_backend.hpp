@@ -283,8 +283,8 @@ class archetype_backend {
   void add(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
     later([a = raw(a), dense](topsum::host& h) { h.add(a, dense.inside_); });
   }
-  template <class R, class I>
-  void assign(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
+  template <class R, class I, class T>
+  void assign(list<R, I> const& a, span<T> dense) {
     later([a = raw(a), dense](topsum::host& h) { h.assign(a, dense.inside_); });
   }
   template <class R, class I>

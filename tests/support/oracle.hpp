@@ -41,6 +41,20 @@ bool comes_first(entry<T> const& a, entry<T> const& b) {
   return x != y ? x > y : a.index < b.index;
 }
 
+// A gradient as the oracle takes it, and a sum as a plan gives it.
+template <class T>
+std::vector<topsum::wide_t<T>> widened(std::vector<T> const& x) {
+  std::vector<topsum::wide_t<T>> wide;
+  for (T const value : x) wide.push_back(topsum::to_wide(value));
+  return wide;
+}
+template <class T>
+std::vector<T> narrowed(std::vector<topsum::wide_t<T>> const& x) {
+  std::vector<T> narrow;
+  for (auto const value : x) narrow.push_back(topsum::from_wide<T>(value));
+  return narrow;
+}
+
 template <class T>
 void in_order(sparse<T>& list) {
   std::sort(list.begin(), list.end(), [](auto const& a, auto const& b) { return a.index < b.index; });
@@ -143,7 +157,7 @@ struct outcome {
   std::vector<std::size_t> sent;
 };
 
-// All ranks of one plan with error feedback.
+// All ranks of one plan with error feedback, in the wide type of its gradients.
 template <class T, class Policy>
 class world {
  public:

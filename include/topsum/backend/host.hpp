@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,12 +26,14 @@
 #include <topsum/core/stage.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_grid.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_lists.hpp>
 #include <topsum/detail/host_memory.hpp>
 #include <topsum/detail/host_merge.hpp>
 #include <topsum/detail/host_pass.hpp>
 #include <topsum/detail/host_radix.hpp>
+#include <topsum/detail/host_rows.hpp>
 #include <topsum/detail/host_scratch.hpp>
 #include <topsum/detail/host_statistics.hpp>
 #include <topsum/detail/host_top_k.hpp>
@@ -101,54 +104,83 @@ class host : public detail::host_memory_verbs {
   /// Scratch for selections from these pieces: O(largest `count` or `capacity`) and a constant. Allocates.
   template <class R, class I>
   void reserve_selection(std::span<piece const> pieces) {
-    for (piece const& p : pieces) candidates<R, I>(p);
+    for (piece const& p : pieces) {
+      auto const list = candidates<R, I>(p);
+      if (grid_of(p).height != 1) static_cast<void>(grid_memory<R>(p, list));
+    }
   }
 
-  /// Exactly the `count` first entries of each piece; `kth[p]` is the last one's magnitude, 0 where count is 0.
+  /// Exactly the `count` first entries of each group; `kth[g]` is the last one's magnitude, 0 where count is 0.
   template <class T, class Formula, class I>
   void select_top_k(source<host, T, Formula> const& from, std::span<piece const> pieces,
                     entries_view<host, wide_t<T>, I> const& out, span<wide_t<T>> kth) {
     using R = wide_t<T>;
-    assert(kth.size() >= pieces.size());
+    assert(kth.size() >= total_groups(pieces));
     std::size_t used = 0;
-    select_pieces(from, pieces, [&](std::size_t index, piece const& p) {
-      std::size_t const k = std::min({p.count, p.size, p.capacity, out.capacity() - used});
-      kth[index] = R{0};
-      if (k == 0) return false;
+    select_pieces(from, pieces, [&](std::size_t first_group, piece const& p) {
+      std::size_t const groups = group_count(p);
+      auto const least = kth.subspan(first_group, groups);
+      std::size_t const most = std::min(p.count, p.capacity);
+      if (most == 0) {
+        std::fill(least.begin(), least.end(), R{0});
+        return false;
+      }
       auto list = candidates<R, I>(p);
-      auto const bits = detail::top_k_of_piece(from, p, k, list, scratch_.fixed(), out.indices.data() + used,
-                                               out.values.data() + used);
-      kth[index] = from_magnitude<R>(bits);
-      used += k;
+      if (grid_of(p).height != 1) {
+        used += detail::top_k_of_grid(from, p, most, list, grid_memory<R>(p, list), scratch_.fixed().row.faults,
+                                      tail(out, used), least.data());
+        return true;
+      }
+      if (grid_of(p).run <= detail::longest_row) {
+        used += detail::top_k_of_rows(set_, from, p, scratch_.fixed().row, scratch_.fixed().radix, tail(out, used),
+                                      least.data());
+        return true;
+      }
+      for (std::size_t g = 0; g < groups; ++g) {
+        group const one = group_at(p, g);
+        std::size_t const k = std::min({most, one.breadth, out.capacity() - used});
+        if (k == 0) continue;
+        least[g] = from_magnitude<R>(detail::top_k_of_run(from, one.first, one.breadth, k, list, scratch_.fixed().top_k,
+                                                          out.indices.data() + used, out.values.data() + used));
+        used += k;
+      }
       return true;
     });
     out.count[0] = used;
   }
 
-  /// The elements with |x| >= thresholds[p] and x != 0, cut by magnitude to the piece's capacity; `counts[p]` is their number
+  /// The elements with |x| >= thresholds[g] and x != 0, cut by magnitude to the group's capacity; `counts[g]` is their number
   /// before the cut, or 2 * max(count, capacity) if that is less. A threshold that is not finite selects nothing.
   template <class T, class Formula, class I>
   void select_at_least(source<host, T, Formula> const& from, std::span<piece const> pieces,
                        span<std::type_identity_t<wide_t<T> const>> thresholds,
                        entries_view<host, wide_t<T>, I> const& out, span<std::size_t> counts) {
     using R = wide_t<T>;
-    assert(thresholds.size() >= pieces.size() && counts.size() >= pieces.size());
+    assert(thresholds.size() >= total_groups(pieces) && counts.size() >= total_groups(pieces));
     std::size_t used = 0;
-    select_pieces(from, pieces, [&](std::size_t index, piece const& p) {
+    select_pieces(from, pieces, [&](std::size_t first_group, piece const& p) {
+      std::size_t const groups = group_count(p);
       auto list = candidates<R, I>(p);
-      list.threshold = std::max<bits_t<R>>(1, magnitude(thresholds[index]));
-      list.keep = std::min(p.capacity, p.size);
-      detail::threshold_sink<R, I> sink{list};
-      detail::run_pass(set_, from, p.begin, p.begin + p.size, sink);
+      if (grid_of(p).height != 1) {
+        used += detail::at_least_of_grid(from, p, thresholds.subspan(first_group, groups), list,
+                                         grid_memory<R>(p, list), tail(out, used), counts.subspan(first_group, groups));
+        return true;
+      }
       std::size_t const limit = 2 * std::max(p.count, p.capacity);
-      counts[index] = list.was_cut ? limit : std::min(list.used, limit);
-      used += take(list, out, used);
+      for (std::size_t g = 0; g < groups; ++g) {
+        group const one = group_at(p, g);
+        list.clear(std::min(p.capacity, one.breadth), std::max<bits_t<R>>(1, magnitude(thresholds[first_group + g])));
+        detail::threshold_sink<R, I> sink{list};
+        detail::run_pass(set_, from, one.first, one.first + one.breadth, sink);
+        counts[first_group + g] = list.was_cut ? limit : std::min(list.used, limit);
+        used += take(list, out, used);
+      }
       return true;
     });
     out.count[0] = used;
   }
 
-  /// The elements for which `predicate(position, x)` holds, cut by magnitude to the piece's capacity. Positions count from the
+  /// The elements for which `predicate(position, x)` holds, cut by magnitude to the group's capacity. Positions count from the
   /// gradient's begin.
   template <class T, class Formula, class Predicate, class I>
   void select_if(source<host, T, Formula> const& from, std::span<piece const> pieces, Predicate predicate,
@@ -157,10 +189,17 @@ class host : public detail::host_memory_verbs {
     std::size_t used = 0;
     select_pieces(from, pieces, [&](std::size_t, piece const& p) {
       auto list = candidates<R, I>(p);
-      list.keep = std::min(p.capacity, p.size);
-      detail::predicate_sink<R, I, Predicate> sink{list, predicate};
-      detail::run_pass(set_, from, p.begin, p.begin + p.size, sink);
-      used += take(list, out, used);
+      if (grid_of(p).height != 1) {
+        used += detail::select_if_of_grid(from, p, predicate, list, grid_memory<R>(p, list), tail(out, used));
+        return true;
+      }
+      for (std::size_t g = 0; g < group_count(p); ++g) {
+        group const one = group_at(p, g);
+        list.clear(std::min(p.capacity, one.breadth), 0);
+        detail::predicate_sink<R, I, Predicate> sink{list, predicate};
+        detail::run_pass(set_, from, one.first, one.first + one.breadth, sink);
+        used += take(list, out, used);
+      }
       return true;
     });
     out.count[0] = used;
@@ -181,7 +220,7 @@ class host : public detail::host_memory_verbs {
     auto const at = in_use(list);
     assert(at.size == 0 || at.indices[at.size - 1] < from.size());
     set_ = detail::resolved(wanted_);
-    detail::position_sink<wide_t<T>, I> sink{at.indices, list.values.data(), at.size};
+    detail::lookup_sink<wide_t<T>, I> sink{at.indices, list.values.data(), at.size};
     detail::run_pass(set_, from, 0, from.size(), sink);
   }
 
@@ -333,10 +372,11 @@ class host : public detail::host_memory_verbs {
   void add(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
     detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x += value; });
   }
-  /// dense[index] = value.
-  template <class R, class I>
-  void assign(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
-    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x = value; });
+  /// dense[index] = value, rounded to the nearest `T`.
+  template <class R, class I, class T>
+    requires std::same_as<wide_t<T>, R>
+  void assign(entries_view<host, R, I> const& list, span<T> dense) {
+    detail::scatter(in_use(list), dense.data(), [](T& x, R value) { x = from_wide<T>(value); });
   }
   /// dense[index] = 0.
   template <class R, class I>
@@ -376,6 +416,11 @@ class host : public detail::host_memory_verbs {
     return {scratch_.template indices<I>(), scratch_.template values<R>(), room, 0, 0, &scratch_.fixed().radix, set_};
   }
 
+  template <class R, class I>
+  detail::grid_memory<R> grid_memory(piece const& p, detail::candidate_list<R, I> const& list) {
+    return scratch_.template grid_of_piece<R>(p, list.room + detail::candidate_list<R, I>::overhang);
+  }
+
   /// Appends what a piece may keep of its candidates to `out`; returns how many.
   template <class R, class I>
   static std::size_t take(detail::candidate_list<R, I>& list, entries_view<host, R, I> const& out, std::size_t used) {
@@ -389,20 +434,28 @@ class host : public detail::host_memory_verbs {
     return k;
   }
 
-  /// Calls `one(p, piece)` for each piece in turn; evaluates what lies outside the pieces, and those for which it returns false.
+  /// What is left of a list behind its first `used` entries.
+  template <class R, class I>
+  static detail::list_room<R, I> tail(entries_view<host, R, I> const& out, std::size_t used) noexcept {
+    return {out.indices.data() + used, out.values.data() + used, out.capacity() - used};
+  }
+
+  /// Calls `one(first_group, piece)` for each piece in turn; evaluates what lies outside the pieces, and those for which it
+  /// returns false.
   template <class T, class Formula, class One>
   void select_pieces(source<host, T, Formula> const& from, std::span<piece const> pieces, One one) {
     set_ = detail::resolved(wanted_);
     detail::no_sink nothing;
     std::size_t done = 0;
-    for (std::size_t index = 0; index < pieces.size(); ++index) {
-      piece const& p = pieces[index];
+    std::size_t groups = 0;
+    for (piece const& p : pieces) {
       if (p.size != 0) {
         assert(p.begin >= done && p.begin + p.size <= from.size());
         detail::run_pass(set_, from, done, p.begin, nothing);
         done = p.begin;
       }
-      if (one(index, p)) done += p.size;
+      if (one(groups, p)) done += p.size;
+      groups += group_count(p);
     }
     detail::run_pass(set_, from, done, from.size(), nothing);
   }

@@ -5,6 +5,7 @@
 #define TOPSUM_CORE_PIECE_HPP
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <span>
 
@@ -91,6 +92,22 @@ struct group {
   grid const g = p.grid;
   std::size_t const at = position - p.begin;
   return at / (g.height * g.width) * groups_of_block(g) + at % g.width / g.run;
+}
+
+/// Where in its group a position of the piece lies, counted along the group's runs: what a codec has to tell when the group is
+/// known. Below `group_at(p, group_of(p, position)).size()`.
+[[nodiscard]] constexpr std::size_t place_in_group(piece const& p, std::size_t position) noexcept {
+  std::size_t const at = position - p.begin;
+  if (is_whole(p)) return at;
+  grid const g = p.grid;
+  std::size_t const column = at % g.width;
+  return at % (g.height * g.width) / g.width * std::min(g.run, g.width - column / g.run * g.run) + column % g.run;
+}
+
+/// Bits that tell any place in a group of the piece: ceil(log2(its largest group's size)).
+[[nodiscard]] constexpr int place_bits(piece const& p) noexcept {
+  std::size_t const largest = group_count(p) == 0 ? 0 : group_at(p, 0).size();
+  return largest <= 1 ? 0 : static_cast<int>(std::bit_width(largest - 1));
 }
 
 /// The sum over a piece's groups of `most`, or of a group's size where that is less.

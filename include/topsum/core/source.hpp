@@ -48,9 +48,7 @@ template <class T>
 struct plain_gradient {
   static constexpr std::size_t states = 0;
   static constexpr std::size_t accumulator = 0;
-  constexpr wide_t<T> operator()(T gradient, std::array<wide_t<T>, 0>&) const noexcept {
-    return static_cast<wide_t<T>>(gradient);
-  }
+  constexpr wide_t<T> operator()(T gradient, std::array<wide_t<T>, 0>&) const noexcept { return to_wide(gradient); }
 };
 
 /// acc = decay * residual + gradient: error feedback.
@@ -60,7 +58,7 @@ struct decayed_residual_sum {
   static constexpr std::size_t accumulator = 0;
   wide_t<T> decay = 1;
   constexpr wide_t<T> operator()(T gradient, std::array<wide_t<T>, 1>& state) const noexcept {
-    state[0] = multiply_then_add(decay, state[0], static_cast<wide_t<T>>(gradient));
+    state[0] = multiply_then_add(decay, state[0], to_wide(gradient));
     return state[0];
   }
 };

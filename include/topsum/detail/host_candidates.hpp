@@ -17,11 +17,31 @@
 
 namespace topsum::detail {
 
-/// Candidates that a piece may have before they are cut: three times what it may keep, and `slack`.
+/// Values that may be read again after a pass: what a second-level cache holds.
+inline constexpr std::size_t stretch = 65536;
+
+/// Candidates of what is selected from at a time, which is a group, or a block where groups interleave, before they are cut:
+/// three times what it may keep, and `slack`; all of a block that is read twice.
 [[nodiscard]] constexpr std::size_t candidate_room(piece const& p, std::size_t slack) noexcept {
-  std::size_t const keep = std::min(p.size, std::max(p.count, p.capacity));
-  return p.size / 3 <= keep ? p.size : std::min(p.size, 3 * keep + slack);
+  grid const g = grid_of(p);
+  bool const interleaved = g.height != 1;
+  std::size_t const size = interleaved ? g.height * g.width : g.run;
+  std::size_t const keep = std::min(size, std::max(p.count, p.capacity) * (interleaved ? groups_of_block(g) : 1));
+  if (size / 3 <= keep || (interleaved && size <= stretch)) return size;
+  return std::min(size, 3 * keep + slack);
 }
+
+/// Room for entries.
+template <class R, class I>
+struct list_room {
+  I* indices;
+  R* values;
+  std::size_t capacity;
+
+  [[nodiscard]] list_room behind(std::size_t used) const noexcept {
+    return {indices + used, values + used, capacity - used};
+  }
+};
 
 /// Entries in the order of their indices. What is appended has a magnitude of at least `threshold`.
 template <class R, class I>
@@ -37,6 +57,14 @@ struct candidate_list {
   instruction_set set;
   std::size_t used = 0;
   bool was_cut = false;
+
+  /// Begins again.
+  void clear(std::size_t to_keep, bits_t<R> least) noexcept {
+    keep = to_keep;
+    threshold = least;
+    used = 0;
+    was_cut = false;
+  }
 
   /// Leaves the `keep` first by magnitude. Later entries must be larger than the last of them: ties go to the smaller index.
   [[gnu::noinline]] void cut() noexcept {
@@ -78,6 +106,20 @@ struct threshold_sink {
   }
 };
 
+/// Bit i < n: the predicate holds for block[i], which lies at first + i.
+template <class R, class Predicate>
+[[gnu::always_inline]] inline std::uint64_t mask_where(Predicate& predicate, R const* block, std::size_t first,
+                                                       std::size_t n) noexcept {
+  constexpr std::size_t size = block_size<R>;
+  std::array<unsigned char, size> holds;
+  if (n == size) {
+    for (std::size_t i = 0; i < size; ++i) holds[i] = predicate(first + i, block[i]) ? 1 : 0;
+  } else {
+    for (std::size_t i = 0; i < size; ++i) holds[i] = i < n && predicate(first + i, block[i]) ? 1 : 0;
+  }
+  return mask_of<size>(holds.data());
+}
+
 /// Sink: elements for which a predicate holds.
 template <class R, class I, class Predicate>
 struct predicate_sink {
@@ -87,42 +129,9 @@ struct predicate_sink {
   void nonfinite(std::size_t, std::uint64_t) noexcept {}
   template <class Ops>
   [[gnu::always_inline]] void take(R const* block, std::size_t first, std::size_t n, bits_t<R>) noexcept {
-    constexpr std::size_t size = block_size<R>;
-    std::array<unsigned char, size> holds;
-    if (n == size) {
-      for (std::size_t i = 0; i < size; ++i) holds[i] = predicate(first + i, block[i]) ? 1 : 0;
-    } else {
-      for (std::size_t i = 0; i < size; ++i) holds[i] = i < n && predicate(first + i, block[i]) ? 1 : 0;
-    }
-    std::uint64_t const mask = mask_of<size>(holds.data());
+    std::uint64_t const mask = mask_where(predicate, block, first, n);
     if (mask != 0) list.template append<Ops>(block, first, mask);
   }
-};
-
-/// Memory of selections, reserved once.
-class selection_scratch {
- public:
-  static constexpr std::size_t remembered_faults = 1024;
-  static constexpr std::size_t row = 4096;  ///< pieces up to this size are kept whole in the first-level cache
-  static constexpr std::size_t buckets = 4096;
-
-  radix_scratch radix;
-  std::array<std::uint64_t, remembered_faults> faults;
-  std::array<std::uint32_t, buckets> histogram;
-  alignas(64) std::array<double, row + 64> row_values;
-
-  /// The row's values as R.
-  template <class R>
-  [[nodiscard]] R* row_of() noexcept {
-    if constexpr (sizeof(R) == 8) {
-      return row_values.data();
-    } else {
-      return short_row_values_.data();
-    }
-  }
-
- private:
-  alignas(64) std::array<float, row + 64> short_row_values_;
 };
 
 }  // namespace topsum::detail

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <topsum/core/value.hpp>
 
@@ -81,6 +82,13 @@ template <std::size_t N>
 
 /// Operations of a block, in what the compiler was told to use.
 struct portable_ops {
+  /// first + i for each bit i of `mask`.
+  static std::size_t positions_of(std::uint64_t mask, std::uint32_t first, std::uint32_t* out) noexcept {
+    std::size_t n = 0;
+    for (; mask != 0; mask &= mask - 1) out[n++] = first + static_cast<std::uint32_t>(std::countr_zero(mask));
+    return n;
+  }
+
   /// Bit i: the magnitude of block[i] is at least `t`. A whole block is read.
   template <class R>
   static std::uint64_t at_least(R const* block, bits_t<R> t) noexcept {
@@ -102,6 +110,15 @@ struct portable_ops {
     return mask_of<n>(flags);
   }
 
+  /// Bit i: the magnitude of block[i] is at least limits[i], which is at most that of a NaN. Whole blocks are read.
+  template <class R>
+  static std::uint64_t at_least_each(R const* block, bits_t<R> const* limits) noexcept {
+    constexpr std::size_t n = block_size<R>;
+    unsigned char flags[n];
+    for (std::size_t i = 0; i < n; ++i) flags[i] = magnitude(block[i]) >= limits[i] ? 1 : 0;
+    return mask_of<n>(flags);
+  }
+
   /// Appends the entries named by `mask`; returns how many. May write a whole block.
   template <class R, class I>
   static std::size_t append(R const* block, std::uint64_t mask, std::size_t first, I* indices, R* values) noexcept {
@@ -112,6 +129,34 @@ struct portable_ops {
       values[n] = block[i];
     }
     return n;
+  }
+
+  /// Appends first + i for each i < n with a magnitude of block[i] of at least `t`; returns how many. Whole blocks are read,
+  /// and may be written.
+  template <class R>
+  static std::size_t positions(R const* block, bits_t<R> t, std::size_t n, std::uint32_t first,
+                               std::uint32_t* out) noexcept {
+    return positions_of(at_least(block, t) & low_bits(n), first, out);
+  }
+
+  /// The same with a limit for each element.
+  template <class R>
+  static std::size_t positions_each(R const* block, bits_t<R> const* limits, std::size_t n, std::uint32_t first,
+                                    std::uint32_t* out) noexcept {
+    return positions_of(at_least_each(block, limits) & low_bits(n), first, out);
+  }
+
+  /// Copies entry i < n to the front of a list where before[i] < k, its index being begin + positions[i]. Writes fewer than 16
+  /// entries more than it copies.
+  template <class R, class I>
+  static void keep_ranked(std::uint32_t const* positions, R const* values, std::make_signed_t<bits_t<R>> const* before,
+                          std::size_t n, std::size_t k, std::size_t begin, I* indices, R* to_values) noexcept {
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      indices[used] = static_cast<I>(begin + positions[i]);
+      to_values[used] = values[i];
+      used += static_cast<std::size_t>(before[i]) < k ? 1U : 0U;
+    }
   }
 
   /// Copies the entries above `bits`, and of those equal to it the first `ties`, while at least 16 more fit into `room`.
@@ -125,6 +170,29 @@ struct portable_ops {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 struct avx2_ops : portable_ops {
+  template <class R>
+  [[gnu::target("avx2")]] static std::uint64_t at_least_each(R const* block, bits_t<R> const* limits) noexcept {
+    std::uint64_t below = 0;
+    if constexpr (sizeof(R) == 4) {
+      __m256i const strip = _mm256_set1_epi32(0x7fffffff);
+      for (std::size_t i = 0; i < block_size<R>; i += 8) {
+        __m256i const m = _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(block + i)), strip);
+        __m256i const limit = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(limits + i));
+        auto const bits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, m))));
+        below |= std::uint64_t{bits} << i;
+      }
+    } else {
+      __m256i const strip = _mm256_set1_epi64x(0x7fffffffffffffffLL);
+      for (std::size_t i = 0; i < block_size<R>; i += 4) {
+        __m256i const m = _mm256_and_si256(_mm256_castpd_si256(_mm256_loadu_pd(block + i)), strip);
+        __m256i const limit = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(limits + i));
+        auto const bits = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(limit, m))));
+        below |= std::uint64_t{bits} << i;
+      }
+    }
+    return ~below & low_bits(block_size<R>);
+  }
+
   template <class R>
   [[gnu::target("avx2")]] static std::uint64_t at_least(R const* block, bits_t<R> t) noexcept {
     std::uint64_t mask = 0;
@@ -151,6 +219,25 @@ struct avx2_ops : portable_ops {
 
 struct avx512_ops : portable_ops {
   template <class R>
+  [[gnu::target("avx512f")]] static std::uint64_t at_least_each(R const* block, bits_t<R> const* limits) noexcept {
+    std::uint64_t mask = 0;
+    if constexpr (sizeof(R) == 4) {
+      __m512i const strip = _mm512_set1_epi32(0x7fffffff);
+      for (std::size_t i = 0; i < block_size<R>; i += 16) {
+        __m512i const m = _mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(block + i)), strip);
+        mask |= std::uint64_t{_mm512_cmpge_epi32_mask(m, _mm512_loadu_si512(limits + i))} << i;
+      }
+    } else {
+      __m512i const strip = _mm512_set1_epi64(0x7fffffffffffffffLL);
+      for (std::size_t i = 0; i < block_size<R>; i += 8) {
+        __m512i const m = _mm512_and_si512(_mm512_castpd_si512(_mm512_loadu_pd(block + i)), strip);
+        mask |= std::uint64_t{_mm512_cmpge_epi64_mask(m, _mm512_loadu_si512(limits + i))} << i;
+      }
+    }
+    return mask;
+  }
+
+  template <class R>
   [[gnu::target("avx512f")]] static std::uint64_t at_least(R const* block, bits_t<R> t) noexcept {
     std::uint64_t mask = 0;
     if constexpr (sizeof(R) == 4) {
@@ -169,6 +256,43 @@ struct avx512_ops : portable_ops {
       }
     }
     return mask;
+  }
+
+  template <class R, class I>
+  static void keep_ranked(std::uint32_t const* positions, R const* values, std::make_signed_t<bits_t<R>> const* before,
+                          std::size_t n, std::size_t k, std::size_t begin, I* indices, R* to_values) noexcept {
+    if constexpr (sizeof(R) == 4 && sizeof(I) == 4) {
+      keep_ranked_lanes(positions, values, before, n, k, begin, indices, to_values);
+    } else {
+      portable_ops::keep_ranked(positions, values, before, n, k, begin, indices, to_values);
+    }
+  }
+
+  /// Without a branch: in a short row, whether a vector holds an entry is hard to foresee.
+  template <class R>
+  [[gnu::target("avx512f,avx512vl,popcnt")]] static std::size_t positions(R const* block, bits_t<R> t, std::size_t n,
+                                                                          std::uint32_t first,
+                                                                          std::uint32_t* out) noexcept {
+    return positions_of(at_least(block, t) & low_bits(n), first, out);
+  }
+  template <class R>
+  [[gnu::target("avx512f,avx512vl,popcnt")]] static std::size_t positions_each(R const* block, bits_t<R> const* limits,
+                                                                               std::size_t n, std::uint32_t first,
+                                                                               std::uint32_t* out) noexcept {
+    return positions_of(at_least_each(block, limits) & low_bits(n), first, out);
+  }
+  [[gnu::target("avx512f,avx512vl,popcnt")]] static std::size_t positions_of(std::uint64_t mask, std::uint32_t first,
+                                                                             std::uint32_t* out) noexcept {
+    std::size_t n = 0;
+    __m512i at = _mm512_add_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                  _mm512_set1_epi32(static_cast<int>(first)));
+    for (int i = 0; i < 64; i += 16) {
+      auto const here = static_cast<__mmask16>(mask >> i);
+      _mm512_storeu_si512(out + n, _mm512_maskz_compress_epi32(here, at));
+      n += static_cast<std::size_t>(__builtin_popcount(here));
+      at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
+    }
+    return n;
   }
 
   template <class R, class I>
@@ -191,6 +315,23 @@ struct avx512_ops : portable_ops {
   }
 
  private:
+  [[gnu::target("avx512f,popcnt")]] static void keep_ranked_lanes(std::uint32_t const* positions, float const* values,
+                                                                  std::int32_t const* before, std::size_t n,
+                                                                  std::size_t k, std::size_t begin,
+                                                                  std::uint32_t* indices, float* to_values) noexcept {
+    __m512i const base = _mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(begin)));
+    __m512i const limit = _mm512_set1_epi32(static_cast<int>(k));
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < n; i += 16) {
+      auto const valid = static_cast<__mmask16>(low_bits(n - i));
+      __mmask16 const keep = _mm512_mask_cmplt_epi32_mask(valid, _mm512_loadu_si512(before + i), limit);
+      __m512i const index = _mm512_add_epi32(_mm512_loadu_si512(positions + i), base);
+      _mm512_storeu_si512(indices + used, _mm512_maskz_compress_epi32(keep, index));
+      _mm512_storeu_ps(to_values + used, _mm512_maskz_compress_ps(keep, _mm512_loadu_ps(values + i)));
+      used += static_cast<std::size_t>(__builtin_popcount(keep));
+    }
+  }
+
   [[gnu::target("avx512f,popcnt")]] static std::size_t compact_lanes(std::uint32_t const* indices, float const* values,
                                                                      std::size_t n, std::uint32_t bits,
                                                                      std::size_t& ties, std::uint32_t* to_indices,

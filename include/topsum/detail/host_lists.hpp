@@ -49,8 +49,8 @@ std::size_t intersect(list_range<R, I> a, list_range<R, I> b, I* indices, R* val
 }
 
 /// Applies `update(dense[index], value)` to each entry; the targets are fetched ahead.
-template <class R, class I, class Update>
-void scatter(list_range<R, I> list, R* dense, Update update) noexcept {
+template <class R, class I, class T, class Update>
+void scatter(list_range<R, I> list, T* dense, Update update) noexcept {
   constexpr std::size_t ahead = 32;
   std::size_t i = 0;
 #if defined(__GNUC__) || defined(__clang__)

@@ -4,14 +4,30 @@
 #ifndef TOPSUM_DETAIL_HOST_SCRATCH_HPP
 #define TOPSUM_DETAIL_HOST_SCRATCH_HPP
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include <topsum/core/memory.hpp>
+#include <topsum/core/piece.hpp>
+#include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_grid.hpp>
+#include <topsum/detail/host_isa.hpp>
+#include <topsum/detail/host_radix.hpp>
+#include <topsum/detail/host_rows.hpp>
+#include <topsum/detail/host_top_k.hpp>
 
 namespace topsum::detail {
+
+/// Scratch of fixed size.
+struct fixed_scratch {
+  radix_scratch radix;
+  top_k_scratch top_k;
+  row_scratch row;
+};
 
 /// Scratch of one host backend. A copy starts empty; each `reserve_` allocates only what is missing.
 class host_scratch {
@@ -25,16 +41,44 @@ class host_scratch {
 
   /// Bytes held.
   [[nodiscard]] std::size_t allocated_bytes() const noexcept {
-    return indices_.size() + values_.size() + heads_.size() + positions_.size() * sizeof(std::size_t) +
-           (fixed_ ? sizeof(selection_scratch) : 0);
+    return indices_.size() + values_.size() + heads_.size() + grid_.size() + positions_.size() * sizeof(std::size_t) +
+           (fixed_ ? sizeof(fixed_scratch) : 0);
   }
 
   void reserve_fixed() {
-    if (!fixed_) fixed_.reset(new selection_scratch);  // uninitialised on purpose
+    if (!fixed_) fixed_.reset(new fixed_scratch);  // uninitialised on purpose
   }
   void reserve_candidates(std::size_t index_bytes, std::size_t value_bytes) {
     grow(indices_, index_bytes);
     grow(values_, value_bytes);
+  }
+  /// Memory for a piece whose groups interleave, with so many candidates at most. Allocates what is missing.
+  template <class R>
+  [[nodiscard]] grid_memory<R> grid_of_piece(piece const& p, std::size_t candidates) {
+    std::size_t const groups = groups_of_block(p.grid);
+    std::size_t const period = maxima_period<R>(p.grid, std::max(p.count, p.capacity));
+    std::size_t const maxima = period == 0 ? 0 : period + p.grid.width;
+    std::size_t const gathered = maxima == 0 ? 0 : std::max(maxima + block_size<R>, most_ranked * p.grid.width);
+    std::size_t used = 0;
+    auto const place = [&used](std::size_t bytes) {
+      std::size_t const at = used;
+      used += (bytes + 63) / 64 * 64;
+      return at;
+    };
+    std::size_t const at[] = {place((p.grid.width + block_size<R>)*sizeof(bits_t<R>)),
+                              place(groups * sizeof(grid_group<R>)),
+                              place(candidates * sizeof(std::uint32_t)),
+                              place(candidates * sizeof(R)),
+                              place(maxima * sizeof(R)),
+                              place(gathered * sizeof(R))};
+    grow(grid_, used);
+    std::byte* const memory = grid_.view().data();
+    return {reinterpret_cast<bits_t<R>*>(memory + at[0]),
+            reinterpret_cast<grid_group<R>*>(memory + at[1]),
+            reinterpret_cast<std::uint32_t*>(memory + at[2]),
+            reinterpret_cast<R*>(memory + at[3]),
+            reinterpret_cast<R*>(memory + at[4]),
+            reinterpret_cast<R*>(memory + at[5])};
   }
   void reserve_merge(std::size_t lists, std::size_t head_bytes) {
     grow(heads_, lists * head_bytes);
@@ -42,7 +86,7 @@ class host_scratch {
   }
 
   /// The part of fixed size.
-  [[nodiscard]] selection_scratch& fixed() {
+  [[nodiscard]] fixed_scratch& fixed() {
     reserve_fixed();
     return *fixed_;
   }
@@ -69,8 +113,9 @@ class host_scratch {
   host_buffer<std::byte> indices_;
   host_buffer<std::byte> values_;
   host_buffer<std::byte> heads_;
+  host_buffer<std::byte> grid_;
   host_buffer<std::size_t> positions_;
-  std::unique_ptr<selection_scratch> fixed_;
+  std::unique_ptr<fixed_scratch> fixed_;
 };
 
 }  // namespace topsum::detail

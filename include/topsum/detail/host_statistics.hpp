@@ -269,7 +269,7 @@ template <class B, class T, class Formula>
 
 /// Sink: the accumulators at increasing positions.
 template <class R, class I>
-struct position_sink {
+struct lookup_sink {
   I const* indices;
   R* values;
   std::size_t count;

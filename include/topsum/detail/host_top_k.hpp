@@ -21,8 +21,18 @@
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_pass.hpp>
 #include <topsum/detail/host_radix.hpp>
+#include <topsum/detail/host_rescan.hpp>
 
 namespace topsum::detail {
+
+/// Memory of a selection that guesses.
+struct top_k_scratch {
+  static constexpr std::size_t remembered_faults = 1024;
+  static constexpr std::size_t buckets = 4096;
+
+  std::array<std::uint64_t, remembered_faults> faults;
+  std::array<std::uint32_t, buckets> histogram;
+};
 
 /// The rank in a sample of `m` of `n` below which the k-th of all lies almost surely.
 [[nodiscard]] inline std::size_t sample_rank(std::size_t k, std::size_t n, std::size_t m) noexcept {
@@ -34,7 +44,7 @@ namespace topsum::detail {
 /// cache lines and stores nothing; a wrong guess costs time only.
 template <class B, class T, class Formula>
 [[nodiscard]] bits_t<wide_t<T>> guess_threshold(source<B, T, Formula> const& from, std::size_t begin, std::size_t size,
-                                                std::size_t k, selection_scratch& scratch) noexcept {
+                                                std::size_t k, top_k_scratch& scratch) noexcept {
   using R = wide_t<T>;
   constexpr std::size_t line = 64 / sizeof(R);
   constexpr int shift = magnitude_bits<float> - 12;
@@ -67,7 +77,7 @@ template <class B, class T, class Formula>
       ++scratch.histogram[magnitude(static_cast<float>(x)) >> shift];
     }
   }
-  std::size_t bucket = selection_scratch::buckets;
+  std::size_t bucket = top_k_scratch::buckets;
   for (std::size_t seen = 0; seen < wanted && bucket > 0;) seen += scratch.histogram[--bucket];
   auto const low = static_cast<bits_t<float>>(static_cast<bits_t<float>>(bucket) << shift);
   if (low >= nonfinite_magnitude<float>) return 0;
@@ -86,7 +96,7 @@ struct top_k_sink {
 
   source<B, T, Formula> const& from;
   candidate_list<R, I>& list;
-  selection_scratch& scratch;
+  top_k_scratch& scratch;
   std::size_t begin;
   std::size_t faults = 0;
   bool complete = false;  ///< the list holds the first `keep` of all that was seen
@@ -115,7 +125,7 @@ struct top_k_sink {
     for (std::size_t first = begin; first < end; first += block.size()) {
       std::size_t const n = std::min(block.size(), end - first);
       block.fill(R{0});
-      for (std::size_t i = 0; i < n; ++i) block[i] = stored(first + i);
+      for (std::size_t i = 0; i < n; ++i) block[i] = evaluated(from, first + i);
       for (; next_fault < faults && scratch.faults[next_fault] < first + n; ++next_fault) {
         block[static_cast<std::size_t>(scratch.faults[next_fault]) - first] = R{0};
       }
@@ -123,143 +133,22 @@ struct top_k_sink {
         list.template append<portable_ops>(block.data(), first, low_bits(n));
     }
   }
-
- private:
-  [[nodiscard]] R stored(std::size_t i) const noexcept {
-    if constexpr (Formula::states == 0) {
-      std::array<R, 0> none;
-      R const x = from.formula(from.gradient[i], none);
-      return is_finite(x) ? x : R{0};
-    } else {
-      return from.states_out[Formula::accumulator][i];
-    }
-  }
 };
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
 
-/// Sink for a short piece: keeps the accumulators, and the largest magnitude of each of `groups` interleaved groups.
-template <class R>
-struct row_sink {
-  static constexpr std::size_t block = block_size<R>;
-  static constexpr std::size_t groups = 2 * block;
-
-  R* row;
-  std::size_t begin;
-  alignas(64) std::array<R, groups> most{};
-
-  void nonfinite(std::size_t, std::uint64_t) noexcept {}
-  template <class Ops>
-  [[gnu::always_inline]] void take(R const* values, std::size_t first, std::size_t, bits_t<R>) noexcept {
-    using signed_bits = std::make_signed_t<bits_t<R>>;
-    std::size_t const at = first - begin;
-    R* const group = most.data() + (at / block % 2) * block;
-    for (std::size_t i = 0; i < block; ++i) {
-      auto const m = static_cast<signed_bits>(magnitude(values[i]));
-      auto const old = std::bit_cast<signed_bits>(group[i]);
-      group[i] = std::bit_cast<R>(m > old ? m : old);
-    }
-    std::memcpy(row + at, values, block * sizeof(R));
-  }
-};
-
-/// A bound from below of the k-th magnitude of a short piece: at least k groups reach it.
-template <class Ops, class R>
-[[gnu::always_inline]] inline bits_t<R> row_bound(R const* most, std::size_t groups, std::size_t k) noexcept {
-  magnitude_range<R> range = range_of(most, groups);
-  while (range.low < range.high) {
-    auto const middle = static_cast<bits_t<R>>(range.high - (range.high - range.low) / 2);
-    std::size_t const count = count_reaching<Ops>(most, groups, middle);
-    if (count < k) {
-      range.high = static_cast<bits_t<R>>(middle - 1);
-    } else {
-      range.low = middle;
-      if (count <= k + k / 8) break;
-    }
-  }
-  return range.low;
-}
-
-/// A short piece: evaluates it into the first-level cache, bounds its k-th magnitude, and selects.
-template <class Ops, class B, class T, class Formula, class I>
-[[gnu::always_inline]] inline bits_t<wide_t<T>> row_body(source<B, T, Formula> const& from, piece const& p,
-                                                         std::size_t k, candidate_list<wide_t<T>, I>& list,
-                                                         selection_scratch& scratch, I* indices, wide_t<T>* values) {
-  using R = wide_t<T>;
-  constexpr std::size_t block = block_size<R>;
-  row_sink<R> sink{scratch.row_of<R>(), p.begin};
-  pass_body<Ops>(from, p.begin, p.begin + p.size, sink);
-  list.threshold = 2 * k <= sink.groups && p.size >= sink.groups ? row_bound<Ops>(sink.most.data(), sink.groups, k) : 0;
-  for (std::size_t at = 0; at < p.size; at += block) {
-    list.template append<Ops>(sink.row + at, p.begin + at, low_bits(std::min(block, p.size - at)));
-  }
-  return extract_body<Ops>(extraction<R, I>{list.indices, list.values, list.used, indices, values}, k, scratch.radix);
-}
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")  // else the vectoriser fuses products with sums, even behind a barrier
-#endif
-
+/// Selects the k largest of [begin, begin + size), 0 < k <= size, to the front of a list. Returns the k-th magnitude.
 template <class B, class T, class Formula, class I>
-bits_t<wide_t<T>> row_portable(source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                               candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
+bits_t<wide_t<T>> top_k_of_run(source<B, T, Formula> const& from, std::size_t begin, std::size_t size, std::size_t k,
+                               candidate_list<wide_t<T>, I>& list, top_k_scratch& scratch, I* indices,
                                wide_t<T>* values) {
-  return row_body<portable_ops>(from, p, k, list, scratch, indices, values);
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class B, class T, class Formula, class I>
-[[gnu::target("avx2,bmi,popcnt")]] bits_t<wide_t<T>> row_avx2(source<B, T, Formula> const& from, piece const& p,
-                                                              std::size_t k, candidate_list<wide_t<T>, I>& list,
-                                                              selection_scratch& scratch, I* indices,
-                                                              wide_t<T>* values) {
-  return row_body<avx2_ops>(from, p, k, list, scratch, indices, values);
-}
-
-template <class B, class T, class Formula, class I>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] bits_t<wide_t<T>> row_avx512(
-    source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
-    selection_scratch& scratch, I* indices, wide_t<T>* values) {
-  return row_body<avx512_ops>(from, p, k, list, scratch, indices, values);
-}
-#endif
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
-
-/// `row_body` in the instructions of `set`.
-template <class B, class T, class Formula, class I>
-bits_t<wide_t<T>> top_k_of_row(instruction_set set, source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                               candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
-                               wide_t<T>* values) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (set == instruction_set::avx512) return row_avx512(from, p, k, list, scratch, indices, values);
-  if (set == instruction_set::avx2) return row_avx2(from, p, k, list, scratch, indices, values);
-#endif
-  static_cast<void>(set);
-  return row_portable(from, p, k, list, scratch, indices, values);
-}
-
-/// Selects the k largest of a piece, 0 < k <= its size, to the front of a list. Returns the k-th magnitude.
-template <class B, class T, class Formula, class I>
-bits_t<wide_t<T>> top_k_of_piece(source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                                 candidate_list<wide_t<T>, I>& list, selection_scratch& scratch, I* indices,
-                                 wide_t<T>* values) {
-  std::size_t const end = p.begin + p.size;
-  list.used = 0;
-  list.keep = k;
-  list.threshold = 0;
-  list.was_cut = false;
-  if (p.size <= selection_scratch::row) return top_k_of_row(list.set, from, p, k, list, scratch, indices, values);
-  top_k_sink<B, T, Formula, I> sink{from, list, scratch, p.begin};
-  list.threshold = guess_threshold(from, p.begin, p.size, k, scratch);
+  list.clear(k, guess_threshold(from, begin, size, k, scratch));
+  top_k_sink<B, T, Formula, I> sink{from, list, scratch, begin};
   sink.complete = list.threshold == 0;
-  run_pass(list.set, from, p.begin, end, sink);
-  if (list.used < k) sink.look_back(end);
+  run_pass(list.set, from, begin, begin + size, sink);
+  if (list.used < k) sink.look_back(begin + size);
   return list.extract(k, indices, values);
 }
 

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <topsum/core/value.hpp>
+
 namespace topsum::laws {
 
 /// What failed, a sentence each; empty when every law held.
@@ -68,7 +70,7 @@ inline constexpr input every_input[] = {input::laplace,   input::small_integers,
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// `n` values of one shape, fixed by `seed`. All but `laplace` and `negative_only` are small integers.
+/// `n` values of one shape, fixed by `seed`. All but `laplace` and `negative_only` are integers, rounded to `T`.
 template <class T>
 [[nodiscard]] std::vector<T> make_input(input kind, std::size_t n, std::uint64_t seed) {
   std::vector<T> x(n);
@@ -87,7 +89,7 @@ template <class T>
       case input::one_spike: v = i == n / 2 ? -100 : 1; break;
       case input::mostly_zero: v = bits % 50 == 0 ? static_cast<double>(bits % 9) - 4 : 0; break;
     }
-    x[i] = static_cast<T>(v);
+    x[i] = from_wide<T>(static_cast<wide_t<T>>(v));
   }
   return x;
 }

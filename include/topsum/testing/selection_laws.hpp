@@ -88,7 +88,7 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
         [&](std::uint64_t step, bool fits, auto const& got, std::vector<R> const& accumulators) {
           v.about(to_text(policy) + " on " + std::string{to_string(kind)} + ", step " + std::to_string(step));
           auto const gradient = make_input<T>(kind, shapes.size(), 7 + step);
-          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += to_wide(gradient[i]);
           v.expect(sum == accumulators, "each element is accumulated exactly once");
           if (!v.expect(fits, "no more entries than the pieces' capacities")) return;
           if (P::fixed_count)

@@ -2,6 +2,9 @@
 // The host's selecting verbs against sorting, on every instruction set.
 #include <doctest/doctest.h>
 
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
+
 #include "oracle.hpp"
 
 using namespace test;
@@ -35,6 +38,33 @@ std::vector<piece> mixed(std::size_t n, unsigned seed) {
   return pieces;
 }
 
+// Positions of each group of a piece, one by one.
+struct positions {
+  std::vector<std::size_t> positions;
+};
+std::vector<positions> groups_of(piece const& p) {
+  std::vector<positions> all(topsum::is_whole(p) ? 1 : 0);
+  for (std::size_t i = 0; i < p.size; ++i) {
+    std::size_t const g = topsum::is_whole(p) ? 0 : topsum::group_of(p, p.begin + i);
+    if (g >= all.size()) all.resize(g + 1);
+    all[g].positions.push_back(p.begin + i);
+  }
+  return all;
+}
+
+template <class R, class I>
+void append(list_of<R, I> const& more, list_of<R, I>& list) {
+  list.indices.insert(list.indices.end(), more.indices.begin(), more.indices.end());
+  list.values.insert(list.values.end(), more.values.begin(), more.values.end());
+}
+template <class R, class I>
+void in_order(list_of<R, I>& list) {
+  std::vector<std::pair<I, R>> entries;
+  for (std::size_t i = 0; i < list.indices.size(); ++i) entries.emplace_back(list.indices[i], list.values[i]);
+  std::sort(entries.begin(), entries.end(), [](auto const& a, auto const& b) { return a.first < b.first; });
+  for (std::size_t i = 0; i < entries.size(); ++i) std::tie(list.indices[i], list.values[i]) = entries[i];
+}
+
 struct checks {
   std::size_t made = 0;
   std::size_t failed = 0;
@@ -58,22 +88,22 @@ void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formul
   list_of<R, I> expected;
   std::vector<R> expected_kth;
   for (piece const& p : pieces) {
-    std::vector<std::size_t> at(p.size);
-    for (std::size_t i = 0; i < p.size; ++i) at[i] = p.begin + i;
-    list_of<R, I> one;
-    append_first(at, e.accumulators, p.count, one);
-    R least = 0;
-    if (!one.values.empty()) {
-      least = std::abs(one.values[0]);
-      for (R x : one.values) least = std::min(least, std::abs(x));
+    for (auto const& g : groups_of(p)) {
+      list_of<R, I> one;
+      append_first(g.positions, e.accumulators, std::min(p.count, g.positions.size()), one);
+      R least = 0;
+      if (!one.values.empty()) {
+        least = std::abs(one.values[0]);
+        for (R x : one.values) least = std::min(least, std::abs(x));
+      }
+      expected_kth.push_back(least);
+      append(one, expected);
     }
-    expected_kth.push_back(least);
-    expected.indices.insert(expected.indices.end(), one.indices.begin(), one.indices.end());
-    expected.values.insert(expected.values.end(), one.values.begin(), one.values.end());
   }
+  in_order(expected);
   {
     room<R, I> out{total};
-    std::vector<R> kth(pieces.size(), R{-1});
+    std::vector<R> kth(expected_kth.size(), R{-1});
     backend.select_top_k(a.source(formula, in_place), view, out.view(), std::span{kth});
     check(out.count == expected.indices.size() && out.list() == expected);
     check(out.guarded());
@@ -83,20 +113,23 @@ void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formul
   // Thresholds: the k-th magnitude (all ties qualify), a lower one (cut), zero.
   for (int scale : {1, 2, 0}) {
     std::vector<R> thresholds;
-    std::vector<std::size_t> counts(pieces.size(), 99);
+    std::vector<std::size_t> counts(expected_kth.size(), 99);
     std::vector<std::size_t> expected_counts;
     list_of<R, I> kept;
-    for (std::size_t p = 0; p < pieces.size(); ++p) {
-      R const t = scale == 0 ? R{0} : expected_kth[p] / static_cast<R>(scale);
-      thresholds.push_back(t);
-      std::vector<std::size_t> at;
-      for (std::size_t i = pieces[p].begin; i < pieces[p].begin + pieces[p].size; ++i) {
-        R const x = e.accumulators[i];
-        if (topsum::magnitude(x) >= topsum::magnitude(t) && topsum::magnitude(x) != 0) at.push_back(i);
+    for (piece const& p : pieces) {
+      for (auto const& g : groups_of(p)) {
+        R const t = scale == 0 ? R{0} : expected_kth[thresholds.size()] / static_cast<R>(scale);
+        thresholds.push_back(t);
+        std::vector<std::size_t> at;
+        for (std::size_t i : g.positions) {
+          R const x = e.accumulators[i];
+          if (topsum::magnitude(x) >= topsum::magnitude(t) && topsum::magnitude(x) != 0) at.push_back(i);
+        }
+        expected_counts.push_back(std::min(at.size(), 2 * std::max(p.count, p.capacity)));
+        append_first(at, e.accumulators, p.capacity, kept);
       }
-      expected_counts.push_back(std::min(at.size(), 2 * std::max(pieces[p].count, pieces[p].capacity)));
-      append_first(at, e.accumulators, pieces[p].capacity, kept);
     }
+    in_order(kept);
     room<R, I> out{total};
     backend.select_at_least(a.source(formula, in_place), view, std::span<R const>{thresholds}, out.view(),
                             std::span{counts});
@@ -109,12 +142,15 @@ void check_all(checks& check, host backend, arena<T, Formula>& a, Formula formul
     auto const holds = [](std::size_t i, R x) { return (i * 2654435761U >> 7) % 3 == 0 && !(x > R{1}); };
     list_of<R, I> kept;
     for (piece const& p : pieces) {
-      std::vector<std::size_t> at;
-      for (std::size_t i = p.begin; i < p.begin + p.size; ++i) {
-        if (holds(i, e.accumulators[i])) at.push_back(i);
+      for (auto const& g : groups_of(p)) {
+        std::vector<std::size_t> at;
+        for (std::size_t i : g.positions) {
+          if (holds(i, e.accumulators[i])) at.push_back(i);
+        }
+        append_first(at, e.accumulators, p.capacity, kept);
       }
-      append_first(at, e.accumulators, p.capacity, kept);
     }
+    in_order(kept);
     room<R, I> out{total};
     backend.select_if(a.source(formula, in_place), view, holds, out.view());
     check(out.count == kept.indices.size() && out.list() == kept);
@@ -134,8 +170,8 @@ template <class T>
 arena<T, topsum::decayed_residual_sum<T>> input(pattern what, std::size_t n) {
   arena<T, topsum::decayed_residual_sum<T>> a;
   a.gradient = make<T>(what, n, 1);
-  a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<T>(pattern::bell, n, 2)
-                                                                    : std::vector<T>(n, T{0});
+  a.before[0] = what == pattern::bell || what == pattern::nonfinite ? make<wide_t<T>>(pattern::bell, n, 2)
+                                                                    : std::vector<wide_t<T>>(n);
   return a;
 }
 
@@ -161,8 +197,9 @@ checks sweep() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("selections equal sorting, for every input and instruction set", T, float, double) {
-  using I = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+TEST_CASE_TEMPLATE("selections equal sorting, for every input and instruction set", T, float, double, topsum::half,
+                   topsum::bfloat16) {
+  using I = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
   checks const check = sweep<T, I>();
   CHECK(check.made > 1000);
   CHECK(check.failed == 0);
@@ -209,6 +246,45 @@ TEST_CASE("pieces of all sizes, with gaps, are selected each on its own") {
         check_all<float, std::uint32_t>(check, host{set, 50}, a, topsum::decayed_residual_sum<float>{}, pieces, true);
     }
   }
+  CHECK(check.failed == 0);
+}
+
+TEST_CASE("groups of every shape are selected from each on its own") {
+  using topsum::grid;
+  struct shape {
+    std::size_t blocks;
+    grid cut;
+  };
+  shape const shapes[] = {{1, {1, 768 * 9, 768}}, {1, {1, 1000, 64}}, {1, {1, 4097, 4096}}, {1, {1, 30000, 9000}},
+                          {1, {1, 50, 50}},       {1, {1, 61, 7}},    {5, {1, 100, 33}},    {7, {64, 9, 1}},
+                          {3, {512, 9, 1}},       {9, {3, 49, 1}},    {40, {2, 2, 1}},      {1, {130, 768, 1}},
+                          {2, {64, 1000, 64}},    {1, {64, 64, 64}},  {2, {7, 50, 16}},     {3, {13, 5, 4}},
+                          {1, {997, 1, 1}},       {3, {33, 31, 31}},  {1, {300, 300, 1}},   {2, {17, 3, 2}}};
+  checks check;
+  for (shape const& s : shapes) {
+    std::size_t const block = s.cut.height * s.cut.width;
+    std::size_t const group = s.cut.height * s.cut.run;
+    std::size_t const n = s.blocks * block + 150;
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, group / 100 + 2, group / 9, group}) {
+      if (k > group) continue;
+      std::vector<piece> const pieces{{3, s.blocks * block, k, k, s.cut}, {n - 140, 100, 5, 5}};
+      for (pattern what : {pattern::bell, pattern::few_levels, pattern::nonfinite, pattern::zeros, pattern::rising,
+                           pattern::spikes, pattern::all_bad}) {
+        auto a = input<float>(what, n);
+        for (auto set : instruction_sets())
+          check_all<float, std::uint32_t>(check, host{set, 7}, a, topsum::decayed_residual_sum<float>{}, pieces,
+                                          what != pattern::bell);
+        if (what != pattern::nonfinite && what != pattern::few_levels) continue;
+        auto b = input<double>(what, n);
+        arena<float, topsum::plain_gradient<float>> none{a.gradient, {}, {}, {}};
+        for (auto set : instruction_sets()) {
+          check_all<double, std::uint64_t>(check, host{set}, b, topsum::decayed_residual_sum<double>{}, pieces, true);
+          check_all<float, std::uint32_t>(check, host{set}, none, topsum::plain_gradient<float>{}, pieces, true);
+        }
+      }
+    }
+  }
+  CHECK(check.made > 1000);
   CHECK(check.failed == 0);
 }
 
@@ -289,13 +365,13 @@ TEST_CASE("a guess that was far too high is looked back on, faults and near-over
       for (auto set : instruction_sets()) {
         for (float guess : {3e38F, 5.0F, 1.0F}) {
           auto const from = a.source({}, true);
-          auto scratch = std::make_unique<topsum::detail::selection_scratch>();
+          auto scratch = std::make_unique<topsum::detail::fixed_scratch>();
           using candidates = topsum::detail::candidate_list<float, std::uint32_t>;
           std::size_t const capacity = std::min(n, 3 * k + 50);
           std::vector<std::uint32_t> indices(capacity + candidates::overhang);
           std::vector<float> values(capacity + candidates::overhang);
           candidates list{indices.data(), values.data(), capacity, k, topsum::magnitude(guess), &scratch->radix, set};
-          topsum::detail::top_k_sink<host, float, formula, std::uint32_t> sink{from, list, *scratch, 0};
+          topsum::detail::top_k_sink<host, float, formula, std::uint32_t> sink{from, list, scratch->top_k, 0};
           topsum::detail::run_pass(set, from, 0, n, sink);
           if (list.used < k) sink.look_back(n);
           room<float, std::uint32_t> out{k};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,7 +60,7 @@ inline constexpr std::array patterns{pattern::bell,     pattern::zeros,      pat
                                      pattern::denormal, pattern::few_levels, pattern::heavy,  pattern::nonfinite,
                                      pattern::all_bad};
 
-template <class T>
+template <std::floating_point T>
 std::vector<T> make(pattern what, std::size_t n, unsigned seed) {
   std::mt19937 random{seed};
   std::normal_distribution<T> bell;
@@ -91,6 +92,14 @@ std::vector<T> make(pattern what, std::size_t n, unsigned seed) {
       case pattern::all_bad: x[i] = bad(i); break;
     }
   }
+  return x;
+}
+
+// The same rounded to a narrow type.
+template <class T>
+std::vector<T> make(pattern what, std::size_t n, unsigned seed) {
+  std::vector<T> x;
+  for (wide_t<T> const value : make<wide_t<T>>(what, n, seed)) x.push_back(topsum::from_wide<T>(value));
   return x;
 }
 
