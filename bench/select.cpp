@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: BSL-1.0
-/// \file
-/// What selection costs on one core, in units of the loop that no error feedback can avoid: `residual[i] += gradient[i]`.
-///
-///     select [log2 of n = 24] [repetitions = 9]
-///
-/// Every repetition times the loop and the verbs one after another, each on a gradient that was not in cache, and prints
-/// the median over repetitions of (verb / loop of the same repetition), with the smallest and largest.
+// What selection costs on one core, in units of the loop that no error feedback can avoid: `residual[i] += gradient[i]`.
+//
+//   bench/select [--log2-n 24] [--repetitions 9] [--quick] [--json]
+//
+// Every repetition times that loop and one selection, each on a fresh gradient with the residual carried along, and what was
+// selected is cleared. The table shows the median over repetitions of the time over the loop's in the same repetition. The loop
+// is compiled for the widest vectors of this CPU, and is the better of one with and one without prefetch. `worst` rows are the
+// worst of what stands in brackets. Laplace-distributed values; with TOPSUM_GRADIENTS naming a folder that holds recorded ones,
+// those too, tiled up to n (rows @conv, @transformer). --quick leaves out all but float on the widest instruction set.
+
+#include "select_inputs.hpp"
+
+#include <topsum/backend/host.hpp>
+#include <topsum/core/bfloat16.hpp>
+#include <topsum/core/half.hpp>
+#include <topsum/select/all_dimension.hpp>
+#include <topsum/select/chunked.hpp>
+#include <topsum/select/global.hpp>
+#include <topsum/select/layer_wise.hpp>
+#include <topsum/select/top_k.hpp>
+
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,70 +29,20 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include <topsum/backend/host.hpp>
-#include <topsum/core/bfloat16.hpp>
-#include <topsum/core/half.hpp>
 
 namespace {
 
 using topsum::host;
 using topsum::piece;
 
-/// Numbers with the look of gradients: bell-shaped, with a scale of its own every 2^16 values.
-template <class T>
-void fill_gradient(std::span<T> out, std::uint64_t seed) {
-  std::uint64_t state = seed * 0x9e3779b97f4a7c15ULL + 1;
-  float scale = 1;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (i % 65536 == 0) scale = std::exp2(static_cast<float>(static_cast<int>(i / 65536 * 2654435761U % 7)) - 3.0F);
-    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    auto const a = static_cast<float>(state >> 48), b = static_cast<float>((state >> 32) & 0xffffU);
-    auto const c = static_cast<float>((state >> 16) & 0xffffU), d = static_cast<float>(state & 0xffffU);
-    out[i] = topsum::from_wide<T>(scale * ((a - b) + (c - d)) / 65536.0F);
-  }
-}
-
-/// The tensors of ResNet-50: 161 of them, 25.6 million values.
-std::vector<std::size_t> resnet50() {
-  std::vector<std::size_t> sizes;
-  auto const conv = [&](std::size_t in, std::size_t out, std::size_t window) {
-    sizes.insert(sizes.end(), {in * out * window, out, out});
-  };
-  conv(3, 64, 49);
-  std::size_t in = 64;
-  std::size_t width = 64;
-  for (int blocks : {3, 4, 6, 3}) {
-    for (int b = 0; b < blocks; ++b) {
-      conv(in, width, 1);
-      conv(width, width, 9);
-      conv(width, 4 * width, 1);
-      if (b == 0) conv(in, 4 * width, 1);
-      in = 4 * width;
-    }
-    width *= 2;
-  }
-  sizes.insert(sizes.end(), {2048 * 1000, 1000});
-  return sizes;
-}
-
-template <class T>
-[[gnu::noinline]] void floor_loop(float* residual, T const* gradient, std::size_t n) {
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC ivdep
-#endif
-  for (std::size_t i = 0; i < n; ++i) residual[i] += topsum::to_wide(gradient[i]);
-}
-
-/// The same loop with the library's prefetch and vectors: the better of the two is the floor.
-template <class T>
-void fetched_loop(host& backend, topsum::source<host, T, topsum::decayed_residual_sum<T>> const& from) {
-  std::size_t none = 0;
-  backend.select_at_least(from, std::span<piece const>{}, std::span<float const>{},
-                          topsum::entries_view<host, float, std::uint32_t>{{}, {}, {&none, 1}},
-                          std::span<std::size_t>{});
-}
+struct settings {
+  int log2_n = 24;
+  int repetitions = 9;
+  bool quick = false;
+  bool json = false;
+};
 
 double seconds(std::function<void()> const& run) {
   auto const start = std::chrono::steady_clock::now();
@@ -87,116 +50,304 @@ double seconds(std::function<void()> const& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<piece> cut_in_pieces(std::vector<std::size_t> const& sizes, double density) {
-  std::vector<piece> pieces;
-  std::size_t begin = 0;
-  for (std::size_t size : sizes) {
-    auto const k = std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(size) * density), 1, size);
-    pieces.push_back({begin, size, k, k});
-    begin += size;
-  }
-  return pieces;
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x.empty() ? 0 : x[x.size() / 2];
 }
 
-struct row {
+/// Times of one row of the table.
+struct measured {
   std::string what;
-  std::vector<double> ratios;
+  std::vector<double> seconds{};
+  std::vector<double> ratios{};
+  std::uint64_t second_passes = 0;
 };
 
-/// Gradients of T, all else in float.
+/// One value type on one instruction set.
 template <class T>
-void bench(std::string const& title, std::vector<std::size_t> const& sizes, int repetitions, host backend,
-           bool others) {
-  std::size_t const n = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-  constexpr std::size_t gradients = 3;
-  std::vector<topsum::host_buffer<T>> pool;
-  for (std::size_t i = 0; i < gradients; ++i) {
-    pool.emplace_back(n);
-    fill_gradient<T>(pool.back().view(), i + 1);
-  }
-  auto memory = backend.allocate<float>(n);
-  std::span<float> const residual = memory.view();
-  std::fill(residual.begin(), residual.end(), 0.0F);
-  topsum::entries<host, float, std::uint32_t> selected{backend, n / 50 + sizes.size()};
-  auto const out = selected.view();
-  topsum::nonfinite_record fault;
-  std::size_t turn = 0;
-  auto const next = [&] {
-    return topsum::source<host, T, topsum::decayed_residual_sum<T>>{
-        pool[turn++ % gradients].view(), {std::span<float const>{residual}}, {residual}, {}, {&fault, 1}};
-  };
+class contest {
+ public:
+  using R = topsum::wide_t<T>;
+  using source = topsum::source<host, T, topsum::decayed_residual_sum<T>>;
 
-  std::vector<row> rows;
-  for (double const density : {0.01, 0.001}) {
-    std::vector<piece> const pieces = cut_in_pieces(sizes, density);
-    backend.reserve_selection<float, std::uint32_t>(pieces);
-    std::vector<float> kth(pieces.size());
-    std::vector<float> thresholds(pieces.size());
-    std::vector<std::size_t> counts(pieces.size());
-    std::size_t const first = rows.size();
-    std::string const percent = density == 0.01 ? " 1 %" : " 0.1 %";
-    rows.push_back({"select_top_k, cold," + percent, {}});
-    rows.push_back({"select_at_least," + percent, {}});
-    rows.push_back({"clearing what was selected," + percent, {}});
-    if (others && density == 0.01) rows.push_back({"std::nth_element on a copy," + percent, {}});
-    if (others && density == 0.01) rows.push_back({"floor with prefetch / floor", {}});
-    std::vector<float> copy(others ? n : 0);
-    for (int r = -1; r < repetitions; ++r) {
-      std::vector<double> times;
-      auto from = next();
-      double const plain = seconds([&] { floor_loop(residual.data(), from.gradient.data(), n); });
-      from = next();
-      double const fetched = seconds([&] { fetched_loop(backend, from); });
-      double const floor = std::min(plain, fetched);
-      from = next();
-      times.push_back(
-          seconds([&] { backend.select_top_k(from, std::span<piece const>{pieces}, out, std::span<float>{kth}); }));
-      double const clearing = seconds([&] { backend.subtract(out, residual); });
-      thresholds = kth;
-      from = next();
-      times.push_back(seconds([&] {
-        backend.select_at_least(from, std::span<piece const>{pieces}, std::span<float const>{thresholds}, out,
-                                std::span<std::size_t>{counts});
-      }));
-      times.push_back(clearing);
-      backend.subtract(out, residual);
-      if (others && density == 0.01) {
-        std::size_t const k = pieces[0].count;
-        times.push_back(seconds([&] {
-          for (std::size_t i = 0; i < n; ++i) copy[i] = std::abs(residual[i]);
-          std::nth_element(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(k), copy.end(), std::greater<>{});
-        }));
-        times.push_back(fetched * floor / plain);
+  contest(settings const& chosen, bench::gradients<T>& gradients, host::instruction_set set, std::string isa,
+          std::string suffix)
+      : chosen_{chosen},
+        gradients_{gradients},
+        backend_{set},
+        isa_{std::move(isa)},
+        suffix_{std::move(suffix)},
+        n_{gradients.size()},
+        residual_(n_),
+        other_(n_) {
+    std::ranges::fill(residual_.view(), R{0});
+    std::ranges::fill(other_.view(), R{0});
+  }
+
+  void run() {
+    for (double const density : {0.01, 0.001}) {
+      topsum::top_k const rule{.density = density};
+      print(density, {global(density, topsum::global{rule}.pieces(n_))});
+      if (!suffix_.empty()) {
+        rows(density, rule);
+        continue;
       }
-      if (r < 0) continue;  // the first warms pages up
-      for (std::size_t i = 0; i < times.size(); ++i) rows[first + i].ratios.push_back(times[i] / floor);
+      topsum::layout const resnet = bench::resnet50(n_);
+      print("layer_wise", density, {selection("161 tensors", topsum::layer_wise{rule}.pieces(resnet))});
+      rows(density, rule);
+      degenerate(density, topsum::global{rule}.pieces(n_));
     }
   }
-  std::printf("%s: n = %zu, %zu pieces; times / (residual += gradient)\n", title.c_str(), n, sizes.size());
-  for (row& line : rows) {
-    std::sort(line.ratios.begin(), line.ratios.end());
-    std::printf("  %-36s %6.2f   (%.2f .. %.2f)\n", line.what.c_str(), line.ratios[line.ratios.size() / 2],
-                line.ratios.front(), line.ratios.back());
+
+  /// What people would write, for comparison.
+  void others() {
+    std::size_t const k = n_ / 100;
+    std::vector<R> magnitudes(n_);
+    std::vector<std::uint32_t> order(n_);
+    print("std::nth_element of magnitudes", 0.01, {timed("copy and select", [&](source const& from) {
+            for (std::size_t i = 0; i < n_; ++i) magnitudes[i] = std::abs(residual_.view()[i] += from.gradient[i]);
+            std::nth_element(magnitudes.begin(), magnitudes.begin() + static_cast<std::ptrdiff_t>(k), magnitudes.end(),
+                             std::greater<>{});
+          })});
+    print("std::partial_sort of indices", 0.01, {timed("indices", [&](source const& from) {
+            auto const r = residual_.view();
+            for (std::size_t i = 0; i < n_; ++i) r[i] += from.gradient[i];
+            std::iota(order.begin(), order.end(), 0U);
+            std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
+                              [&](std::uint32_t a, std::uint32_t b) { return std::abs(r[a]) > std::abs(r[b]); });
+          })});
   }
+
+ private:
+  /// Times `verb(source)` beside the floor.
+  template <class Verb>
+  measured timed(std::string what, Verb const& verb, bool in_place = true,
+                 std::function<void()> const& before_each = {}) {
+    measured m{std::move(what)};
+    std::uint64_t const before = backend_.second_passes();
+    for (int r = -1; r < chosen_.repetitions; ++r) {  // the first warms pages up
+      if (before_each) before_each();
+      double floor = 1e9;
+      for (bool const prefetch : {false, true}) {
+        std::span<T const> const g = gradients_.next();
+        floor = std::min(floor, seconds([&] { bench::floor_loop<T>(residual_.view(), g, prefetch); }));
+      }
+      source from = in_place_source();
+      if (!in_place) from.states_out[0] = other_.view();
+      double const time = seconds([&] { verb(from); });
+      if (!in_place) std::swap(residual_, other_);
+      clear_selected();
+      if (r < 0) continue;
+      m.seconds.push_back(time);
+      m.ratios.push_back(time / floor);
+      floors_.push_back(floor);
+    }
+    m.second_passes = backend_.second_passes() - before;
+    return m;
+  }
+
+  source in_place_source() {
+    return {gradients_.next(), {std::span<R const>{residual_.view()}}, {residual_.view()}, {}, {&fault_, 1}};
+  }
+
+  void clear_selected() {
+    if (out_.capacity() != 0) clearing_.push_back(seconds([&] { backend_.subtract(out_.view(), residual_.view()); }));
+    if (out_.capacity() != 0) out_.view().count[0] = 0;
+  }
+
+  void prepare(std::vector<piece> const& pieces) {
+    backend_.template reserve_selection<R, std::uint32_t>(pieces);
+    out_ = topsum::entries<host, R, std::uint32_t>{backend_, topsum::total_capacity(pieces)};
+    thresholds_.assign(topsum::total_groups(pieces), R{0});
+    counts_.assign(thresholds_.size(), 0);
+  }
+
+  measured selection(std::string what, std::vector<piece> const& pieces) {
+    prepare(pieces);
+    return timed(std::move(what), [&](source const& from) {
+      backend_.select_top_k(from, std::span<piece const>{pieces}, out_.view(), std::span<R>{thresholds_});
+    });
+  }
+
+  measured threshold(std::string what, std::vector<piece> const& pieces, bool in_place) {
+    return timed(
+        std::move(what),
+        [&](source const& from) {
+          backend_.select_at_least(from, std::span<piece const>{pieces}, std::span<R const>{thresholds_}, out_.view(),
+                                   std::span<std::size_t>{counts_});
+        },
+        in_place, [&] {  // thresholds of the step before
+          backend_.select_top_k(in_place_source(), std::span<piece const>{pieces}, out_.view(),
+                                std::span<R>{thresholds_});
+          backend_.subtract(out_.view(), residual_.view());
+        });
+  }
+
+  /// top_k, and then thresholds that were its k-th magnitudes.
+  std::vector<std::pair<std::string, measured>> global(double, std::vector<piece> const& pieces) {
+    std::vector<std::pair<std::string, measured>> all;
+    all.emplace_back("top_k", selection("", pieces));
+    clearing_.clear();
+    floors_.clear();
+    all.emplace_back("threshold_fused", threshold("", pieces, true));
+    measured clear{""};
+    for (std::size_t i = 0; i < floors_.size(); ++i) {
+      clear.seconds.push_back(clearing_[i + 1]);
+      clear.ratios.push_back(clearing_[i + 1] / floors_[i]);
+    }
+    all.emplace_back("threshold_fused_rollback", threshold("", pieces, false));
+    all.emplace_back("residual_clear", clear);
+    return all;
+  }
+
+  void rows(double density, topsum::top_k const& rule) {
+    std::vector<measured> linear;
+    for (std::size_t const length : {std::size_t{768}, std::size_t{1024}, std::size_t{4096}}) {
+      topsum::layout const shapes{{"weight", {n_ / length, length}}, {"rest", {n_ % length}}};
+      linear.push_back(selection("rows of " + std::to_string(length), topsum::all_dimension{rule}.pieces(shapes)));
+    }
+    print("all_dimension_linear", density, linear);
+    std::vector<measured> conv;
+    for (std::size_t const channels : {std::size_t{512}, std::size_t{64}}) {
+      std::size_t const each = channels * channels * 9;
+      std::vector<topsum::tensor> tensors(n_ / each, topsum::tensor{"weight", {channels, channels, 3, 3}});
+      tensors.push_back({"rest", {n_ - n_ / each * each}});
+      conv.push_back(selection(std::to_string(channels) + " x " + std::to_string(channels) + " x 3 x 3",
+                               topsum::all_dimension{rule}.pieces(topsum::layout{tensors})));
+    }
+    print("all_dimension_conv", density, conv);
+    if (density == 0.01)
+      print("chunked", 32.0 / 4096,
+            {selection("runs of 4096, k = 32",
+                       topsum::chunked{topsum::top_k{.k = 32}, topsum::runs{}}.pieces(topsum::layout{n_}))});
+  }
+
+  void degenerate(double density, std::vector<piece> const& pieces) {
+    std::vector<measured> all;
+    for (std::string const kind : {"all zero", "all equal", "one in 200"}) {
+      std::vector<T> same(n_, topsum::from_wide<T>(kind == "all equal" ? R{1} : R{0}));
+      if (kind == "one in 200") {
+        for (std::size_t i = 0; i < n_; i += 200) same[i] = topsum::from_wide<T>(static_cast<R>(i % 7) + 1);
+      }
+      prepare(pieces);
+      measured m = timed(kind, [&](source const& from) {
+        source degenerate = from;
+        degenerate.gradient = same;
+        backend_.fill(residual_.view(), R{0});  // timed too: taken off below
+        backend_.select_top_k(degenerate, std::span<piece const>{pieces}, out_.view(), std::span<R>{thresholds_});
+      });
+      double const filling = seconds([&] { backend_.fill(residual_.view(), R{0}); });
+      for (std::size_t i = 0; i < m.ratios.size(); ++i) {
+        m.ratios[i] *= (m.seconds[i] - filling) / m.seconds[i];
+        m.seconds[i] -= filling;
+      }
+      all.push_back(std::move(m));
+    }
+    print("top_k_degenerate", density, all);
+  }
+
+  void print(double density, std::vector<std::pair<std::string, measured>> const& each) {
+    for (auto const& [name, m] : each) print(name, density, {m});
+  }
+  /// The worst of several.
+  void print(std::string const& name, double density, std::vector<measured> const& several) {
+    auto const worst = std::ranges::max_element(
+        several, [](measured const& a, measured const& b) { return median(a.ratios) < median(b.ratios); });
+    std::string const title = name + suffix_;
+    if (chosen_.json) {
+      std::printf(
+          "{\"name\": \"%s\", \"n\": %zu, \"density\": %g, \"value_type\": \"%s\", \"isa\": \"%s\", "
+          "\"median_seconds\": %.6f, \"ratio_to_floor\": %.3f, \"second_passes\": %llu}\n",
+          title.c_str(), n_, density, bench::type_name<T>, isa_.c_str(), median(worst->seconds), median(worst->ratios),
+          static_cast<unsigned long long>(worst->second_passes));
+    } else {
+      std::printf("%-32s %6.2f %%  %-8s %-8s %8.2f ms %6.2f  second passes %llu", title.c_str(), density * 100,
+                  bench::type_name<T>, isa_.c_str(), median(worst->seconds) * 1e3, median(worst->ratios),
+                  static_cast<unsigned long long>(worst->second_passes));
+      for (measured const& m : several) {
+        if (!m.what.empty())
+          std::printf("%s%s %.2f", &m == several.data() ? "  [" : ", ", m.what.c_str(), median(m.ratios));
+      }
+      std::printf("%s\n", several.front().what.empty() ? "" : "]");
+    }
+    std::fflush(stdout);
+  }
+
+  settings const& chosen_;
+  bench::gradients<T>& gradients_;
+  host backend_;
+  std::string isa_;
+  std::string suffix_;
+  std::size_t n_;
+  topsum::host_buffer<R> residual_;
+  topsum::host_buffer<R> other_;
+  topsum::entries<host, R, std::uint32_t> out_;
+  std::vector<R> thresholds_;
+  std::vector<std::size_t> counts_;
+  std::vector<double> clearing_;
+  std::vector<double> floors_;
+  topsum::nonfinite_record fault_;
+};
+
+template <class T>
+void run_type(settings const& chosen, std::size_t n, bool widest_only) {
+  using set = host::instruction_set;
+  bench::gradients<T> laplace = bench::laplace_gradients<T>(n);
+  for (auto const& [isa, name] : {std::pair{set::avx512, "avx512"}, {set::avx2, "avx2"}, {set::portable, "portable"}}) {
+    if (!topsum::detail::cpu_has(isa)) continue;
+    contest<T> one{chosen, laplace, isa, name, ""};
+    one.run();
+    if constexpr (std::same_as<T, float>) {
+      if (topsum::detail::resolved(set::automatic) == isa) one.others();
+    }
+    if (widest_only) break;
+  }
+}
+
+settings parse(int argc, char** argv) {
+  settings chosen;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view const option = argv[i];
+    auto const number = [&](int low, int high) {
+      int const value = i + 1 < argc ? std::atoi(argv[++i]) : low - 1;
+      if (value < low || value > high) {
+        std::fprintf(stderr, "select: %s takes a number from %d to %d\n", argv[i - 1], low, high);
+        std::exit(2);
+      }
+      return value;
+    };
+    if (option == "--log2-n") {
+      chosen.log2_n = number(12, 30);
+    } else if (option == "--repetitions") {
+      chosen.repetitions = number(1, 1000);
+    } else if (option == "--quick") {
+      chosen.quick = true;
+    } else if (option == "--json") {
+      chosen.json = true;
+    } else {
+      std::fprintf(stderr, "usage: select [--log2-n 24] [--repetitions 9] [--quick] [--json]\n");
+      std::exit(option == "--help" ? 0 : 2);
+    }
+  }
+  return chosen;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  int const log2_n = argc > 1 ? std::atoi(argv[1]) : 24;
-  int const repetitions = argc > 2 ? std::max(1, std::atoi(argv[2])) : 9;
-  if (log2_n < 10 || log2_n > 30) {
-    std::fprintf(stderr, "select: log2 of n must lie in 10 .. 30\n");
-    return 2;
+  settings const chosen = parse(argc, argv);
+  std::size_t const n = std::size_t{1} << chosen.log2_n;
+  run_type<float>(chosen, n, chosen.quick);
+  for (std::string const kind : {"conv", "transformer"}) {
+    if (auto recorded = bench::recorded_gradients(kind, n)) {
+      contest<float>{chosen, *recorded, host::instruction_set::automatic, "widest", "@" + kind}.run();
+    } else {
+      std::fprintf(stderr, "select: no recorded gradients @%s; TOPSUM_GRADIENTS names no folder with %s.bf16\n",
+                   kind.c_str(), kind.c_str());
+    }
   }
-  std::size_t const n = std::size_t{1} << log2_n;
-  bench<float>("global", {n}, repetitions, host{}, true);
-  bench<float>("global, avx2", {n}, repetitions, host{host::instruction_set::avx2}, false);
-  bench<float>("global, portable", {n}, repetitions, host{host::instruction_set::portable}, false);
-  bench<topsum::half>("global, half", {n}, repetitions, host{}, false);
-  bench<topsum::half>("global, half, avx2", {n}, repetitions, host{host::instruction_set::avx2}, false);
-  bench<topsum::bfloat16>("global, bfloat16", {n}, repetitions, host{}, false);
-  bench<float>("layer-wise, ResNet-50", resnet50(), repetitions, host{}, false);
-  bench<float>("rows of 4096", std::vector<std::size_t>(n / 4096, 4096), repetitions, host{}, false);
-  bench<float>("rows of 1024", std::vector<std::size_t>(n / 1024, 1024), repetitions, host{}, false);
+  if (chosen.quick) return 0;
+  run_type<double>(chosen, n, true);
+  run_type<topsum::half>(chosen, n, true);
+  run_type<topsum::bfloat16>(chosen, n, true);
 }

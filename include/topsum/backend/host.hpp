@@ -78,6 +78,9 @@ class host : public detail::host_memory_verbs {
   /// Every byte allocated through this object, scratch included.
   [[nodiscard]] std::size_t allocated_bytes() const noexcept { return allocated_ + scratch_.allocated_bytes(); }
 
+  /// Pieces of which `select_top_k` had to read elements twice so far, since too few reached its guess. Rare; benches watch it.
+  [[nodiscard]] std::uint64_t second_passes() { return scratch_.fixed().top_k.second_passes; }
+
   // -------------------------------------------------------------------------------------------------------------------
   // Memory
 

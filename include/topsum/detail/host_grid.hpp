@@ -45,10 +45,11 @@ template <class R>
 struct grid_memory {
   bits_t<R>* limits;  ///< of each column, and again for a block behind the last
   grid_group<R>* groups;
-  std::uint32_t* ids;  ///< of each candidate: its position in the block, then its group
-  R* by_group;         ///< values of candidates, one group behind the other
-  R* maxima;           ///< of a block that is read twice, whole columns
-  R* gathered;         ///< the same, in the order of groups, and a block more
+  std::uint32_t* ids;     ///< of each candidate: its position in the block, then its group
+  std::uint32_t* counts;  ///< two of each column, up to whole vectors
+  R* by_group;            ///< values of candidates, one group behind the other
+  R* maxima;              ///< of a block that is read twice, whole columns
+  R* gathered;            ///< the same, in the order of groups, and a block more
 };
 
 /// The period of a block's maxima: whole columns, whole vectors, and for each group at least 2k; or the block, if that is less.
@@ -62,13 +63,44 @@ template <class R>
   return std::min(size, unit * std::max<std::size_t>(1, (2 * k + of_group - 1) / of_group));
 }
 
+/// Columns that are ranked together: a vector, so that a few columns take no longer.
+template <class R>
+inline constexpr std::size_t ranked_lanes = 64 / sizeof(R);
+
+/// `columns` up to whole vectors.
+template <class R>
+[[nodiscard]] constexpr std::size_t ranked_pitch(std::size_t columns) noexcept {
+  return (columns + ranked_lanes<R> - 1) / ranked_lanes<R> * ranked_lanes<R>;
+}
+
+/// The k largest of each column of `count` rows, `stride` apart, in order: ranks[j * pitch + c] is the j-th of column c, 0 where
+/// there are fewer. All columns at once, without a branch. Values are magnitudes: finite, not negative. Reads `pitch` values of
+/// each row; what lies behind the columns gives ranks that mean nothing. `ranks` has room for k + 1 rows.
+template <class R>
+[[gnu::always_inline]] inline void rank_columns(R const* rows, std::size_t count, std::size_t stride, std::size_t pitch,
+                                                std::size_t k, R* ranks) noexcept {
+  std::fill_n(ranks, k * pitch, R{0});
+  R* const falling = ranks + k * pitch;
+  for (std::size_t r = 0; r < count; ++r) {
+    for (std::size_t c = 0; c < pitch; ++c) falling[c] = rows[r * stride + c];
+    for (std::size_t j = 0; j < k; ++j) {
+      R* const rank = ranks + j * pitch;
+      for (std::size_t c = 0; c < pitch; ++c) {
+        R const a = rank[c];
+        R const b = falling[c];
+        rank[c] = a > b ? a : b;
+        falling[c] = a > b ? b : a;
+      }
+    }
+  }
+}
+
 /// Bounds from below of the k-th magnitude of each group, by `period` maxima: at least k of a group's elements reach its bound.
 template <class Ops, class R>
 [[gnu::always_inline]] inline void bound_groups(grid const& g, std::size_t k, std::size_t period,
                                                 grid_memory<R> const& memory) noexcept {
   R* const most = memory.maxima;
   auto const larger = [](R a, R b) { return a > b ? a : b; };  // magnitudes: finite, not negative
-  auto const smaller = [](R a, R b) { return a > b ? b : a; };
   while (period % 2 == 0 && period / 2 % g.width == 0 && period / 2 / g.width * g.run >= 2 * k) {
     period /= 2;
     for (std::size_t i = 0; i < period; ++i) most[i] = larger(most[i], most[i + period]);
@@ -78,19 +110,9 @@ template <class Ops, class R>
   std::fill(most + period, most + rows * g.width, R{0});
   if (g.run == 1 && k <= most_ranked) {  // all columns at once: the k largest of each, in order
     R* const first = memory.gathered;
-    std::fill_n(first, k * g.width, R{0});
-    for (std::size_t r = 0; r < rows; ++r) {
-      R* const row = most + r * g.width;
-      for (std::size_t j = 0; j < k; ++j) {
-        R* const rank = first + j * g.width;
-        for (std::size_t c = 0; c < g.width; ++c) {
-          R const down = smaller(rank[c], row[c]);
-          rank[c] = larger(rank[c], row[c]);
-          row[c] = down;
-        }
-      }
-    }
-    for (std::size_t c = 0; c < groups; ++c) memory.groups[c].bound = magnitude(first[(k - 1) * g.width + c]);
+    std::size_t const pitch = ranked_pitch<R>(g.width);
+    rank_columns(most, rows, g.width, pitch, k, first);
+    for (std::size_t c = 0; c < groups; ++c) memory.groups[c].bound = magnitude(first[(k - 1) * pitch + c]);
     return;
   }
   bits_t<R> guess = magnitude(R{1});
@@ -170,11 +192,64 @@ class grid_candidates {
     for (std::size_t i = 0; i < list_.used; ++i) list_.indices[i] = static_cast<I>(first_ + memory_.ids[i]);
   }
 
+  /// `finish` of a block that was read twice and whose groups are columns of few entries: all columns at once. Returns whether it
+  /// could; each group has at least as many candidates as it keeps.
+  template <class Ops>
+  [[gnu::always_inline]] bool cut_columns() noexcept {
+    constexpr std::size_t most_rows = 16;
+    std::size_t const width = grid_.width;
+    std::size_t const pitch = ranked_pitch<R>(width);
+    std::size_t const k = keep_;
+    if (grid_.run != 1 || k > most_ranked || grid_.height * width < most_rows * pitch) return false;
+    R* const rows = memory_.by_group;
+    R* const ranks = memory_.gathered;
+    std::uint32_t* const counts = memory_.counts;
+    std::uint32_t* const ties = counts + pitch;
+    std::fill_n(rows, most_rows * pitch, R{0});
+    std::fill_n(counts, pitch, 0U);
+    // position / width by a product: exact below 2^16, as positions and widths of such a block are.
+    std::uint64_t const inverse = (std::uint64_t{1} << 32) / width + 1;
+    for (std::size_t i = 0; i < list_.used; ++i) {
+      std::uint64_t const at = memory_.ids[i];
+      auto const column = static_cast<std::uint32_t>(at - (at * inverse >> 32) * width);
+      memory_.ids[i] = column;
+      std::uint32_t const row = counts[column]++;
+      rows[row % most_rows * pitch + column] = from_magnitude<R>(magnitude(list_.values[i]));
+    }
+    std::size_t const fullest = *std::max_element(counts, counts + pitch);
+    if (fullest > most_rows) return false;
+    rank_columns(rows, fullest, pitch, pitch, k, ranks);
+    R const* const kth = ranks + (k - 1) * pitch;
+    for (std::size_t c = 0; c < width; ++c) memory_.groups[c].least = magnitude(kth[c]);
+    if (list_.used == k * width) return true;  // each column has what it keeps
+    std::fill_n(ties, pitch, static_cast<std::uint32_t>(k));
+    for (std::size_t r = 0; r < fullest; ++r) {
+      for (std::size_t c = 0; c < pitch; ++c) ties[c] -= rows[r * pitch + c] > kth[c] ? 1U : 0U;
+    }
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < list_.used; ++i) {
+      std::uint32_t const column = memory_.ids[i];
+      R const value = list_.values[i];
+      bits_t<R> const m = magnitude(value);
+      bits_t<R> const edge = magnitude(kth[column]);
+      std::uint32_t const tie = (m == edge ? 1U : 0U) & (ties[column] != 0 ? 1U : 0U);
+      ties[column] -= tie;
+      list_.indices[used] = list_.indices[i];
+      list_.values[used] = value;
+      used += (m > edge ? 1U : 0U) | tie;
+    }
+    list_.used = used;
+    return true;
+  }
+
   /// Cuts each group to what it keeps and moves all to `out`, while there is room. Then `groups()` tells of each group its
   /// candidates before this cut, whether it was cut earlier, and its smallest magnitude. Returns how many were moved.
   template <class Ops>
   [[gnu::always_inline]] std::size_t finish(list_room<R, I> out) noexcept {
     cut<Ops>(keep_, false);
+    return move_to(out);
+  }
+  std::size_t move_to(list_room<R, I> out) const noexcept {
     std::size_t const moved = std::min(list_.used, out.capacity);
     if (moved != 0) {
       std::memcpy(out.indices, list_.indices, moved * sizeof(I));
@@ -299,25 +374,27 @@ template <class Ops, class B, class T, class Formula, class I>
   grid_candidates<R, I> candidates{list, p.grid, k, k, memory};
   std::size_t used = 0;
   for (std::size_t first = p.begin; first < p.begin + p.size; first += size) {
+    bool ranked = false;
     if (period == 0) {  // limits rise as the block streams by
       candidates.begin(first, [](std::size_t) { return bits_t<R>{0}; });
-      pass_body<Ops>(from, first, first + size, candidates);
+      pass_body<Ops, true>(from, first, first + size, candidates);
     } else {
       faults.clear();
       if (period >= size) {
         magnitude_sink<R> sink{memory.maxima, first, faults};
-        pass_body<Ops>(from, first, first + size, sink);
+        pass_body<Ops, false>(from, first, first + size, sink);
       } else {
         std::fill_n(memory.maxima, period, R{0});
         maxima_sink<R> sink{memory.maxima, period, first, faults};
-        pass_body<Ops>(from, first, first + size, sink);
+        pass_body<Ops, false>(from, first, first + size, sink);
       }
       bound_groups<Ops>(p.grid, k, period, memory);
       candidates.begin(first, [&](std::size_t g) { return memory.groups[g].bound; });
       rescan_body<Ops>(from, first, first + size, faults, candidates);
       candidates.gather(from, faults);
+      ranked = candidates.template cut_columns<Ops>();
     }
-    used += candidates.template finish<Ops>(out.behind(used));
+    used += ranked ? candidates.move_to(out.behind(used)) : candidates.template finish<Ops>(out.behind(used));
     for (auto const& one : candidates.groups()) *kth++ = from_magnitude<R>(one.least);
   }
   return used;

@@ -110,6 +110,26 @@ struct portable_ops {
     return mask_of<n>(flags);
   }
 
+  /// A block to memory that starts a cache line, past the caches: its lines are not read first. `streamed` must follow.
+  template <class R>
+  static void stream(R* to, R const* block) noexcept {
+#if defined(__x86_64__) && defined(__GNUC__)
+    for (std::size_t i = 0; i < block_size<R>; i += 16 / sizeof(R)) {
+      __m128i part;
+      std::memcpy(&part, block + i, sizeof part);
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), part);
+    }
+#else
+    std::memcpy(to, block, block_size<R> * sizeof(R));
+#endif
+  }
+  /// Puts what was streamed before what is stored from here on.
+  static void streamed() noexcept {
+#if defined(__x86_64__) && defined(__GNUC__)
+    _mm_sfence();
+#endif
+  }
+
   /// Bit i: the magnitude of block[i] is at least limits[i], which is at most that of a NaN. Whole blocks are read.
   template <class R>
   static std::uint64_t at_least_each(R const* block, bits_t<R> const* limits) noexcept {
@@ -218,6 +238,13 @@ struct avx2_ops : portable_ops {
 };
 
 struct avx512_ops : portable_ops {
+  template <class R>
+  [[gnu::target("avx512f")]] static void stream(R* to, R const* block) noexcept {
+    for (std::size_t i = 0; i < block_size<R>; i += 64 / sizeof(R)) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(block + i));
+    }
+  }
+
   template <class R>
   [[gnu::target("avx512f")]] static std::uint64_t at_least_each(R const* block, bits_t<R> const* limits) noexcept {
     std::uint64_t mask = 0;

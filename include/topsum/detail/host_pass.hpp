@@ -15,6 +15,7 @@
 #include <topsum/core/source.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_isa.hpp>
+#include <topsum/detail/host_memory.hpp>
 
 namespace topsum::detail {
 
@@ -68,7 +69,9 @@ template <class B, class T, class Formula>
 /// Evaluates elements [begin, end) once. For each block the sink gets
 /// `take<Ops>(accumulators, first, n, largest)`: a whole block, zeros behind n; and before it, where there are any,
 /// `nonfinite(first, bits)`.
-template <class Ops, class B, class T, class Formula, class Sink>
+///
+/// `Stream`: large states that are not updated in place go past the caches; the sink must not want to read them again soon.
+template <class Ops, bool Stream, class B, class T, class Formula, class Sink>
 [[gnu::always_inline]] inline void pass_body(source<B, T, Formula> const& from, std::size_t begin, std::size_t end,
                                              Sink& sink) {
   using R = wide_t<T>;
@@ -82,6 +85,8 @@ template <class Ops, class B, class T, class Formula, class Sink>
     in[j] = from.states_in[j].data();
     out[j] = from.states_out[j].data();
   }
+  bool around = false;
+  if constexpr (Stream && states > 0) around = out[0] != in[0] && from.size() * sizeof(R) >= streamed_fill_bytes;
   alignas(64) state_block<T, Formula> next;
   auto& accumulators = next[Formula::accumulator];
 
@@ -114,7 +119,9 @@ template <class Ops, class B, class T, class Formula, class Sink>
       sink.nonfinite(first, bad);
     }
     for (std::size_t j = 0; j < states; ++j) {
-      if (n == block) {
+      if (around && n == block && reinterpret_cast<std::uintptr_t>(out[j] + first) % 64 == 0) {
+        Ops::stream(out[j] + first, next[j].data());
+      } else if (n == block) {
         std::memcpy(out[j] + first, next[j].data(), block * sizeof(R));
       } else {
         std::memcpy(out[j] + first, next[j].data(), n * sizeof(R));
@@ -126,6 +133,7 @@ template <class Ops, class B, class T, class Formula, class Sink>
     }
     sink.template take<Ops>(accumulators.data(), first, n, largest);
   }
+  if (around) Ops::streamed();
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -135,20 +143,20 @@ template <class Ops, class B, class T, class Formula, class Sink>
 
 template <class B, class T, class Formula, class Sink>
 void pass_portable(source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
-  pass_body<portable_ops>(from, begin, end, sink);
+  pass_body<portable_ops, true>(from, begin, end, sink);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class B, class T, class Formula, class Sink>
 [[gnu::target("avx2,bmi,popcnt")]] void pass_avx2(source<B, T, Formula> const& from, std::size_t begin, std::size_t end,
                                                   Sink& sink) {
-  pass_body<avx2_ops>(from, begin, end, sink);
+  pass_body<avx2_ops, true>(from, begin, end, sink);
 }
 
 template <class B, class T, class Formula, class Sink>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] void pass_avx512(
     source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
-  pass_body<avx512_ops>(from, begin, end, sink);
+  pass_body<avx512_ops, true>(from, begin, end, sink);
 }
 #endif
 

@@ -207,7 +207,7 @@ template <class Ops, class B, class T, class Formula, class I>
     std::fill_n(most, maxima, R{0});
     scratch.faults.clear();
     row_sink<R> sink{{most, maxima, row.first, scratch.faults}, {guess.bound(), row.first, positions}};
-    pass_body<Ops>(from, row.first, end, sink);
+    pass_body<Ops, false>(from, row.first, end, sink);
     if (k == 0) continue;
 
     std::size_t n = sink.reaching.used;

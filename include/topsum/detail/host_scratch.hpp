@@ -58,7 +58,8 @@ class host_scratch {
     std::size_t const groups = groups_of_block(p.grid);
     std::size_t const period = maxima_period<R>(p.grid, std::max(p.count, p.capacity));
     std::size_t const maxima = period == 0 ? 0 : period + p.grid.width;
-    std::size_t const gathered = maxima == 0 ? 0 : std::max(maxima + block_size<R>, most_ranked * p.grid.width);
+    std::size_t const pitch = ranked_pitch<R>(p.grid.width);
+    std::size_t const gathered = maxima == 0 ? 0 : std::max(maxima + block_size<R>, (most_ranked + 1) * pitch);
     std::size_t used = 0;
     auto const place = [&used](std::size_t bytes) {
       std::size_t const at = used;
@@ -68,6 +69,7 @@ class host_scratch {
     std::size_t const at[] = {place((p.grid.width + block_size<R>)*sizeof(bits_t<R>)),
                               place(groups * sizeof(grid_group<R>)),
                               place(candidates * sizeof(std::uint32_t)),
+                              place(2 * pitch * sizeof(std::uint32_t)),
                               place(candidates * sizeof(R)),
                               place(maxima * sizeof(R)),
                               place(gathered * sizeof(R))};
@@ -76,9 +78,10 @@ class host_scratch {
     return {reinterpret_cast<bits_t<R>*>(memory + at[0]),
             reinterpret_cast<grid_group<R>*>(memory + at[1]),
             reinterpret_cast<std::uint32_t*>(memory + at[2]),
-            reinterpret_cast<R*>(memory + at[3]),
+            reinterpret_cast<std::uint32_t*>(memory + at[3]),
             reinterpret_cast<R*>(memory + at[4]),
-            reinterpret_cast<R*>(memory + at[5])};
+            reinterpret_cast<R*>(memory + at[5]),
+            reinterpret_cast<R*>(memory + at[6])};
   }
   void reserve_merge(std::size_t lists, std::size_t head_bytes) {
     grow(heads_, lists * head_bytes);

@@ -32,6 +32,7 @@ struct top_k_scratch {
 
   std::array<std::uint64_t, remembered_faults> faults;
   std::array<std::uint32_t, buckets> histogram;
+  std::uint64_t second_passes = 0;  ///< guesses that were too high
 };
 
 /// The rank in a sample of `m` of `n` below which the k-th of all lies almost surely.
@@ -118,6 +119,7 @@ struct top_k_sink {
   /// Too few came from [begin, end): selects from the stored accumulators again, without a guess.
   [[gnu::noinline]] void look_back(std::size_t end) noexcept {
     complete = true;
+    ++scratch.second_passes;
     list.used = 0;
     list.threshold = 0;
     std::size_t next_fault = 0;

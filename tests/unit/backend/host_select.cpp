@@ -205,6 +205,18 @@ TEST_CASE_TEMPLATE("selections equal sorting, for every input and instruction se
   CHECK(check.failed == 0);
 }
 
+TEST_CASE("states that go past the caches are the same") {
+  checks check;
+  std::size_t const n = (std::size_t{4} << 20) / sizeof(float) + 1003;
+  std::vector<piece> const pieces{{0, n / 2 + 5, 300, 300},
+                                  {n / 2 + 5, 64 * 900, 3, 3, {64, 9, 1}},
+                                  {n / 2 + 5 + 64 * 900, 9000, 7, 7, {1, 9000, 1000}}};
+  auto a = input<float>(pattern::nonfinite, n);
+  for (auto set : instruction_sets())
+    check_all<float, std::uint32_t>(check, host{set}, a, topsum::decayed_residual_sum<float>{}, pieces, false);
+  CHECK(check.failed == 0);
+}
+
 TEST_CASE("index and value widths mix") {
   checks check;
   auto a = input<float>(pattern::bell, 9001);
