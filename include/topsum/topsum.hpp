@@ -25,6 +25,7 @@
 #include <topsum/residual/no_residual.hpp>
 #include <topsum/select/all_dimension.hpp>
 #include <topsum/select/chunked.hpp>
+#include <topsum/select/exponential_warm_up.hpp>
 #include <topsum/select/global.hpp>
 #include <topsum/select/layer_wise.hpp>
 #include <topsum/select/reused_threshold.hpp>
