@@ -25,6 +25,7 @@
 #include <topsum/core/random.hpp>
 #include <topsum/core/source.hpp>
 #include <topsum/core/stage.hpp>
+#include <topsum/core/state.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/layout.hpp>
 
@@ -129,7 +130,8 @@ concept selecting_backend = requires(
 ///    floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when m = 0.
 /// 9. `check(list, begin, end, fault)`: unless the count fits, and indices increase strictly and lie in [begin, end), empties
 ///    the list and sets fault to 1.
-/// 10. `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value).  11. `divide`: values /= divisor.
+/// 10. `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value); `clear`: dense[index] = 0.
+/// 11. `divide`: values /= divisor.
 template <class B, class R = float, class I = std::uint32_t, class T = R>
 concept list_backend = requires(
     B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
@@ -150,6 +152,7 @@ concept list_backend = requires(
   b.subtract(a, dense);
   b.add(a, dense);
   b.assign(a, result);
+  b.clear(a, dense);
   b.divide(a, R{2});
 };
 
@@ -165,6 +168,7 @@ concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_ba
 /// all of `after`. `fixed_count` rules select exactly `count(size)` entries, so that nobody has to ask how many.
 /// 1. At most `capacity` entries a group, cut by magnitude.  2. Indices increase.  3. Values are the accumulators, bit for bit.
 /// 4. The same input, step and state give the same entries.  5. Every size from 0, every input, all zeros included.
+/// 6. A new state that took over what the old one shows (`core/state.hpp`) is as good as the old one.
 template <class S, class B, class T = float, class I = std::uint32_t>
 concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
                                                             source<B, T, decayed_residual_sum<T>> const& from,
@@ -177,6 +181,7 @@ concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
   { s.capacity(size) } -> std::same_as<std::size_t>;  // .at_most for it
   typename S::template state<B, wide_t<T>>;
   requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+  requires visitable_state<typename S::template state<B, wide_t<T>>>;
   s.select(b, from, pieces, step, before, after, out);
 };
 
@@ -193,6 +198,7 @@ concept selection_policy = stage_for<S, selection_tag> && requires(
   { S::fixed_count } -> std::convertible_to<bool>;
   { s.pieces(shapes) } -> std::same_as<std::vector<piece>>;
   requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+  requires visitable_state<typename S::template state<B, wide_t<T>>>;
   s.select(b, from, pieces, step, before, after, out);
 };
 
@@ -205,6 +211,7 @@ concept selection_scope = selection_policy<S, B, T, I> && requires(S const& s) {
 /// Keeps what did not travel. A step reads its `source` once, then tells by `keep` which entries were applied.
 /// 1. Sum of residuals and applied entries = accumulators.  2. Nothing non-finite is ever stored.
 /// 3. A step without `commit` leaves the finite gradients in the residual, or (`rolls_back`) no trace.
+/// 4. A new state that took over what the old one shows is as good as the old one.
 template <class S, class B, class T = float, class I = std::uint32_t>
 concept residual_store = stage_for<S, residual_tag> && requires(S const& s, B& b, std::size_t n,
                                                                 typename S::template state<B, T>& memory,
@@ -214,11 +221,21 @@ concept residual_store = stage_for<S, residual_tag> && requires(S const& s, B& b
                                                                 typename B::template span<wide_t<T>> dense) {
   { S::keeps } -> std::convertible_to<bool>;  // whether anything is kept at all
   requires std::constructible_from<typename S::template state<B, T>, B&, std::size_t, S const&>;
+  requires visitable_state<typename S::template state<B, T>>;
   s.template accumulate<B, T>(b, gradient, memory, fault);  // -> source<B, T, ...>
   s.keep(b, memory, list);                                  // these entries were applied, with these values
   s.keep_dense(b, memory, dense);                           // n values were applied, these
   s.commit(memory);
 };
+
+/// A store that can undo its last `commit`, until the next step begins, where `rolls_back()` says so.
+/// 1. Everything is as it was before the step.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept discarding_store = residual_store<S, B, T, I> &&
+                           requires(S const& s, typename S::template state<B, T>& memory) {
+                             { s.rolls_back() } -> std::convertible_to<bool>;
+                             s.discard(memory);
+                           };
 
 /// Entries <-> bytes. The size is a function of (count, first, extent) alone, so that receivers know it from the count.
 /// `decode` fills the list and checks every count and index it reads: a message that fails empties it and sets `fault`.
@@ -250,6 +267,8 @@ enum class exchange_kind : unsigned char {
 /// `run` gives it a `round` (see `exchange/round.hpp`).
 /// 1. The same result on every rank, bit for bit, whatever the order of arrival.  2. Conservation: see `residual_store`.
 /// 3. Any number of ranks, empty selections, any k.  4. Messages and bytes as its documentation's formula says.
+/// 5. Its `state<R>` lies on the host, is the same on every rank, and works from any step on when it is new; it shows its fields
+/// (`core/state.hpp`), and may say by `fits(shape)` whether loaded ones can be.
 template <class S>
 concept exchange = stage_for<S, exchange_tag> && requires {
   { S::kind } -> std::convertible_to<exchange_kind>;

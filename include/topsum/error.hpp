@@ -38,7 +38,7 @@ template <class... Parts>
 enum class errc : unsigned {
   none = 0,
   bad_argument = 1,     ///< a parameter, layout or communicator that cannot work
-  mismatch = 2,         ///< ranks disagree on n, layout, stages, types or step
+  mismatch = 2,         ///< ranks, or a plan and what it loads, disagree on n, layout, stages, types or step
   wrong_size = 3,       ///< a gradient or result of another size than the layout
   nonfinite = 4,        ///< NaN or infinity in a gradient (or its sum with the residual overflowed)
   corrupt_message = 5,  ///< received data failed its checks

@@ -12,13 +12,16 @@
 #include <limits>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <topsum/concepts.hpp>
 #include <topsum/core/report.hpp>
+#include <topsum/detail/checkpoint.hpp>
 #include <topsum/detail/plan_memory.hpp>
 #include <topsum/error.hpp>
 #include <topsum/exchange/channel.hpp>
@@ -133,6 +136,69 @@ class plan {
     return {list.indices.subspan(0, done.result), list.values.subspan(0, done.result), done};
   }
 
+  /// What this plan keeps on this rank - residual, states of selection and exchange, step - as bytes to be loaded later. Local.
+  ///
+  /// One pass over what is kept: n values under `error_feedback`, 2n under `momentum_correction`. Allocates the bytes.
+  /// Throws errc::broken_plan after a transport fault.
+  [[nodiscard]] std::vector<std::byte> save() {
+    if (broken_) throw error{errc::broken_plan, "save: this plan was left between two steps by an earlier fault"};
+    detail::checkpoint_writer to{head()};
+    auto nothing = no_state{};
+    B& b = channel_.backend();
+    to.part(b, to_text(residual_), memory_->residual);
+    if constexpr (is_sparse) {
+      to.part(b, to_text(selection_), memory_->selection_before);
+      to.part(b, to_text(exchange_), memory_->exchange_before);
+    } else {
+      to.part(b, to_text(selection_), nothing);
+      to.part(b, to_text(exchange_), nothing);
+    }
+    return std::move(to).seal();
+  }
+
+  /// Goes on where `save` was called: this rank's residual, states and step are replaced. On as many ranks, with the same stages,
+  /// the steps that follow give the same bits as if nothing had happened.
+  ///
+  /// Collective. `saved` are the bytes of all old ranks, in any order, or at least those which this rank takes: with P ranks now,
+  /// rank r takes old ranks r, r + P, r + 2P, ... and sums their residuals in that order, so that no residual is lost. A rank
+  /// beyond the old number takes none and may be given none. On another number of ranks the exchange starts afresh, and so does
+  /// the selection on ranks that take none; the others take their first old rank's. Costs 48 bytes to each peer and one pass over
+  /// what is kept; allocates.
+  /// Throws topsum::error on every rank alike, and leaves the plans as they were: errc::bad_argument (damaged or missing bytes),
+  /// errc::mismatch (another layout, type or stage; ranks load different steps). See docs/checkpoints.md.
+  void load(std::span<std::span<std::byte const> const> saved, restore what = restore::everything) {
+    take_over(saved, what);
+  }
+  void load(std::span<std::vector<std::byte> const> saved, restore what = restore::everything) {
+    take_over(std::vector<std::span<std::byte const>>(saved.begin(), saved.end()), what);
+  }
+  void load(std::span<std::byte const> saved, restore what = restore::everything) {
+    take_over(std::span<std::span<std::byte const> const>{&saved, 1}, what);
+  }
+
+  /// Undoes the last completed call, once, before the next: residual, states and step are as they were before it. For training
+  /// that skips a step when it sees an overflow in the result. The gradient, where the result took its place, does not come back.
+  ///
+  /// Local, so every rank must do it; else the next call is errc::mismatch of steps, on every rank. Costs nothing.
+  /// Throws errc::bad_argument where the residual store keeps no copy (write `.rollback = true`), and where no completed call is
+  /// the last.
+  void discard() {
+    static_assert(discarding_store<E, B, T>, "topsum: this plan's residual store cannot discard a step");
+    if constexpr (discarding_store<E, B, T>) {
+      if (!residual_.rolls_back())
+        throw error{errc::bad_argument,
+                    detail::sentence("discard: ", E::name, " keeps no copy of the step before; write ", E::name,
+                                     "{.rollback = true}")};
+      if (!discardable_)
+        throw error{errc::bad_argument,
+                    "discard: there is no completed call to undo; discard once, after a call and before the next"};
+      residual_.discard(memory_->residual);
+      if constexpr (is_sparse) swap_states();
+      --step_;
+      discardable_ = false;
+    }
+  }
+
   /// Completed calls.
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
   [[nodiscard]] layout const& shapes() const noexcept { return layout_; }
@@ -153,6 +219,7 @@ class plan {
 
  private:
   using clock = std::chrono::steady_clock;
+  struct no_state {};
   using channel_type = channel<B, C>;
   using memory_type =
       typename std::conditional_t<is_sparse, std::type_identity<detail::sparse_memory<B, T, I, S, E, K, X>>,
@@ -198,6 +265,85 @@ class plan {
     }
   }
 
+  void swap_states() {
+    std::swap(memory_->selection_before, memory_->selection_after);
+    std::swap(memory_->exchange_before, memory_->exchange_after);
+  }
+
+  [[nodiscard]] detail::checkpoint_head head() const {
+    return {value_traits<T>::code,
+            static_cast<std::uint64_t>(shape_.ranks),
+            static_cast<std::uint64_t>(shape_.rank),
+            step_,
+            shape_.n,
+            layout_.hash()};
+  }
+
+  /// `load`: everything is read and checked before ranks agree; what can still fail then is the backend.
+  void take_over(std::span<std::span<std::byte const> const> saved, restore what) {
+    wire_header mine{wire_header::kind::load, errc::none, fingerprint_, 0, 0, static_cast<std::uint64_t>(what), 0};
+    bool const was_broken = std::exchange(broken_, true);
+    std::string problem;
+    detail::loaded_states<memory_type> states;
+    std::vector<detail::saved_bytes> residuals;
+    try {
+      if (was_broken)
+        throw error{errc::broken_plan,
+                    "load: this plan was left between two steps by an earlier fault; make a new one"};
+      detail::checkpoint_share const share = detail::share_of_saved(saved, head());
+      for (detail::checkpoint const& one : share.taken) {
+        detail::expect_same_stage(one.residual.stage, to_text(residual_), E::name, what);
+        if (what == restore::everything) {
+          if (is_sparse) detail::expect_same_stage(one.selection.stage, to_text(selection_), S::name, what);
+          detail::expect_same_stage(one.exchange.stage, to_text(exchange_), X::name, what);
+        }
+        residuals.push_back(one.residual.fields);
+      }
+      detail::load_fields(channel_.backend(), memory_->residual, residuals, detail::loading::check, true);
+      if constexpr (is_sparse) {
+        states.make(channel_.backend(), pieces_, shape_);
+        if (what == restore::everything) mine.b = load_states(share, states);
+      }
+      if (share.any) {
+        mine.step = share.any->step;
+        mine.count = share.any->ranks;
+      }
+    } catch (error const& e) {
+      mine.code = e.code();
+      problem = std::string{e.what()}.substr(std::string_view{"topsum: "}.size());
+    } catch (std::bad_alloc const&) {
+      mine.code = errc::out_of_memory;
+      problem = "load: could not allocate memory";
+    }
+    try {
+      step_ = channel_.agree_on_load(mine, problem).step;
+    } catch (error const&) {
+      if (channel_.settled()) broken_ = was_broken;
+      throw;
+    }
+    discardable_ = false;
+    detail::load_fields(channel_.backend(), memory_->residual, residuals, detail::loading::apply, true);
+    if constexpr (is_sparse) states.move_into(*memory_);
+    broken_ = false;
+  }
+
+  /// States of selection and exchange from what this rank takes. Returns a hash of the exchange's, 0 where it starts afresh.
+  std::uint64_t load_states(detail::checkpoint_share const& share, detail::loaded_states<memory_type>& states) {
+    if (share.taken.empty()) return 0;
+    detail::checkpoint const& own = share.taken.front();
+    auto const load = [&](auto& state, detail::saved_bytes from) {
+      detail::load_fields(channel_.backend(), state, std::span{&from, 1}, detail::loading::apply, false);
+    };
+    load(*states.selection, own.selection.fields);
+    if (own.head.ranks != static_cast<std::uint64_t>(shape_.ranks)) return 0;
+    load(*states.exchange, own.exchange.fields);
+    if constexpr (requires { states.exchange->fits(shape_); }) {
+      if (!states.exchange->fits(shape_))
+        throw error{errc::bad_argument, detail::sentence("load: the saved state of ", X::name, " cannot be")};
+    }
+    return detail::checksum(own.exchange.fields);
+  }
+
   void check_pieces() const {
     std::size_t end = 0;
     for (piece const& p : pieces_) {
@@ -215,6 +361,7 @@ class plan {
   template <class Finish>
   report run(gradient_span gradient, std::size_t result_size, result_span dense, Finish const& finish) {
     channel_.begin(fingerprint_, step_, layout_);
+    discardable_ = false;
     bool const was_broken = std::exchange(broken_, true);
     try {
       if (was_broken) channel_.fail(errc::broken_plan);
@@ -224,6 +371,7 @@ class plan {
       residual_.commit(memory_->residual);
       ++step_;
       broken_ = false;
+      discardable_ = true;
       return done;
     } catch (error const& e) {
       if (channel_.settled()) {
@@ -310,8 +458,7 @@ class plan {
       if (double const d = reduction_.divisor(shape_.ranks); d != 1)
         b.divide(outcome.result, static_cast<wide_type>(d));
       r.result = b.read(finish(memory, outcome.result).count);
-      std::swap(memory.selection_before, memory.selection_after);
-      std::swap(memory.exchange_before, memory.exchange_after);
+      swap_states();
       r.apply_seconds = seconds(t2, clock::now());
     } else {
       channel_.open();
@@ -390,6 +537,7 @@ class plan {
   std::uint64_t fingerprint_ = 0;
   std::uint64_t step_ = 0;
   bool broken_ = false;
+  bool discardable_ = false;  // whether the last thing that happened was a completed call
 };
 
 }  // namespace topsum

@@ -19,12 +19,15 @@
 #include <topsum/plan.hpp>
 #include <topsum/reduction/mean.hpp>
 #include <topsum/reduction/sum.hpp>
+#include <topsum/residual/decoupled_momentum.hpp>
 #include <topsum/residual/error_feedback.hpp>
+#include <topsum/residual/momentum_correction.hpp>
 #include <topsum/residual/no_residual.hpp>
 #include <topsum/select/all_dimension.hpp>
 #include <topsum/select/bisected_threshold.hpp>
 #include <topsum/select/chunked.hpp>
 #include <topsum/select/exponential_threshold.hpp>
+#include <topsum/select/exponential_warm_up.hpp>
 #include <topsum/select/fixed_threshold.hpp>
 #include <topsum/select/gaussian_threshold.hpp>
 #include <topsum/select/global.hpp>

@@ -21,10 +21,21 @@ template <class T, class B>
 void check_stores(B const& on) {
   for (std::size_t const n : {std::size_t{3}, std::size_t{31}, std::size_t{1009}, std::size_t{70001}}) {
     CAPTURE(n);
-    for (double const decay : {1.0, 0.5, 0.0}) {
-      expect_none(topsum::laws::residual_store<T>(topsum::error_feedback{.decay = decay}, false, n, on));
-      expect_none(
-          topsum::laws::residual_store<T>(topsum::error_feedback{.decay = decay, .rollback = true}, true, n, on));
+    for (bool const rollback : {false, true}) {
+      auto const check = [&](auto const& store) {
+        expect_none(topsum::laws::residual_store<T>(store, rollback, n, on));
+      };
+      for (double const factor : {1.0, 0.5, 0.0}) {
+        if (n > 2000 && factor != 0.5) continue;
+        check(topsum::error_feedback{.decay = factor, .rollback = rollback});
+        check(topsum::decoupled_momentum{.beta = factor, .rollback = rollback});
+      }
+      for (double const factor : {0.9, 0.5, 0.0}) {
+        if (n > 2000 && factor != 0.9) continue;
+        check(topsum::momentum_correction{.momentum = factor, .rollback = rollback});
+        check(topsum::momentum_correction{.momentum = factor, .nesterov = true, .rollback = rollback});
+        check(topsum::momentum_correction{.momentum = factor, .masking = false, .clip = 2.5, .rollback = rollback});
+      }
     }
     expect_none(topsum::laws::residual_store<T>(topsum::no_residual{}, false, n, on));
   }

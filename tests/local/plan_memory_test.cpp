@@ -114,6 +114,8 @@ TEST_CASE("ok_topk's memory is n values (2n with rollback), 26k entries, selecti
       CHECK(bytes_of(ranks, n, rule, topsum::error_feedback{}) <= n * 4 + beside);
       CHECK(bytes_of(ranks, n, rule, topsum::error_feedback{.rollback = true}) <= 2 * n * 4 + beside);
       CHECK(bytes_of(ranks, n, rule, topsum::no_residual{}) <= beside);
+      CHECK(bytes_of(ranks, n, rule, topsum::momentum_correction{}) <= 2 * n * 4 + beside);
+      CHECK(bytes_of(ranks, n, rule, topsum::momentum_correction{.rollback = true}) <= 4 * n * 4 + beside);
     }
   }
 }
@@ -142,6 +144,7 @@ TEST_CASE("a call allocates nothing, on any rank, through refreshes, boundaries 
       CHECK(allocations_of_calls(ranks, lively, how, poisoned, reused) == 0);
       CHECK(allocations_of_calls(ranks, topsum::gather_all{}, how, poisoned, topsum::top_k{.density = 0.05}) == 0);
       CHECK(allocations_of_calls(ranks, topsum::dense{}, how, poisoned) == 0);
+      CHECK(allocations_of_calls(ranks, lively, how, poisoned, topsum::momentum_correction{.clip = 1.0}) == 0);
     }
   }
 }

@@ -135,6 +135,31 @@ struct impure_rule : rule<lacks::four> {
   void select(B&, Source const&, std::span<piece const>, std::uint64_t, state<B, R>&, state<B, R>&,
               entries_view<B, R, I>) const {}
 };
+// A state that holds something and does not show it, and one that does.
+struct secretive_rule : rule<lacks::four> {
+  template <class B, class R>
+  struct state {
+    state(B&, std::span<piece const>) {}
+    int kept = 0;
+  };
+  template <class B, class Source, class R, class I>
+  void select(B&, Source const&, std::span<piece const>, std::uint64_t, state<B, R> const&, state<B, R>&,
+              entries_view<B, R, I>) const {}
+};
+struct open_rule : rule<lacks::four> {
+  template <class B, class R>
+  struct state {
+    state(B&, std::span<piece const>) {}
+    template <class V>
+    void visit(V& visitor) {
+      visitor("kept", kept);
+    }
+    int kept = 0;
+  };
+  template <class B, class Source, class R, class I>
+  void select(B&, Source const&, std::span<piece const>, std::uint64_t, state<B, R> const&, state<B, R>&,
+              entries_view<B, R, I>) const {}
+};
 // Only for host memory: it is right there, and wrong elsewhere.
 struct nameless_rule {
   using stage_tag = topsum::rule_tag;
@@ -147,6 +172,7 @@ static_assert(!rule_accepted<lacks::tag> && !rule_accepted<lacks::validate> && !
               !rule_accepted<lacks::two> && !rule_accepted<lacks::four>);
 static_assert(!topsum::selection_rule<rule_of_ints, host> && !topsum::selection_rule<stateless_rule, host> &&
               !topsum::selection_rule<impure_rule, host>);
+static_assert(topsum::selection_rule<open_rule, host> && !topsum::selection_rule<secretive_rule, host>);
 static_assert(!topsum::selection_rule<nameless_rule, host>);
 static_assert(!topsum::selection_rule<rule<lacks::nothing, topsum::selection_tag>, host>, "a policy is no rule");
 
@@ -212,6 +238,11 @@ concept store_accepted = topsum::residual_store<store<what>, host>;
 static_assert(store_accepted<lacks::nothing> && plannable<float, comm, store<lacks::nothing>>);
 static_assert(!store_accepted<lacks::tag> && !store_accepted<lacks::one> && !store_accepted<lacks::two> &&
               !store_accepted<lacks::three> && !store_accepted<lacks::four>);
+static_assert(!topsum::discarding_store<store<lacks::nothing>, host>, "it need not be able to");
+static_assert(topsum::discarding_store<topsum::no_residual, host> &&
+              topsum::discarding_store<topsum::error_feedback, host, double> &&
+              topsum::discarding_store<topsum::momentum_correction, host> &&
+              topsum::discarding_store<topsum::decoupled_momentum, host>);
 static_assert(!plannable<float, comm, store<lacks::two>> && !plannable<double, comm, store<lacks::four>>);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -288,6 +288,10 @@ class archetype_backend {
     later([a = raw(a), dense](topsum::host& h) { h.assign(a, dense.inside_); });
   }
   template <class R, class I>
+  void clear(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
+    later([a = raw(a), dense](topsum::host& h) { h.clear(a, dense.inside_); });
+  }
+  template <class R, class I>
   void divide(list<R, I> const& a, std::type_identity_t<R> divisor) {
     later([a = raw(a), divisor](topsum::host& h) { h.divide(a, divisor); });
   }

@@ -223,7 +223,7 @@ class host : public detail::host_memory_verbs {
     auto const at = in_use(list);
     assert(at.size == 0 || at.indices[at.size - 1] < from.size());
     set_ = detail::resolved(wanted_);
-    detail::given_positions_sink<wide_t<T>, I> sink{at.indices, list.values.data(), at.size};
+    detail::lookup_sink<wide_t<T>, I> sink{at.indices, list.values.data(), at.size};
     detail::run_pass(set_, from, 0, from.size(), sink);
   }
 
@@ -380,6 +380,11 @@ class host : public detail::host_memory_verbs {
     requires std::same_as<wide_t<T>, R>
   void assign(entries_view<host, R, I> const& list, span<T> dense) {
     detail::scatter(in_use(list), dense.data(), [](T& x, R value) { x = from_wide<T>(value); });
+  }
+  /// dense[index] = 0.
+  template <class R, class I>
+  void clear(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
+    detail::scatter(in_use(list), dense.data(), [](R& x, R) { x = R{0}; });
   }
   /// Every value is divided.
   template <class R, class I>

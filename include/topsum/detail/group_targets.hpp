@@ -73,6 +73,11 @@ struct threshold_state {
     backend.fill(counts.view(), std::size_t{0});
   }
   [[nodiscard]] std::size_t groups() const { return thresholds.size(); }
+  template <class V>
+  void visit(V& visitor) {
+    visitor("thresholds", thresholds);
+    visitor("counts", counts);
+  }
 
   typename B::template buffer<R> thresholds;
   typename B::template buffer<R> probes;

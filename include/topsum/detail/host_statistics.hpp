@@ -271,7 +271,7 @@ template <class B, class T, class Formula>
 
 /// Sink: the accumulators at increasing positions.
 template <class R, class I>
-struct given_positions_sink {
+struct lookup_sink {
   I const* indices;
   R* values;
   std::size_t count;

@@ -5,8 +5,10 @@
 #define TOPSUM_DETAIL_PLAN_MEMORY_HPP
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <topsum/core/entries.hpp>
@@ -69,6 +71,25 @@ struct dense_memory {
   typename B::template buffer<R> wide;
   typename X::template workspace<Channel, R> workspace;
   nonfinite_marks<B, R, I> marks;
+};
+
+/// States that a load makes before it is known whether they will be used. None under `dense`.
+template <class Memory>
+struct loaded_states {};
+
+template <class B, class T, class I, class S, class E, class K, class X>
+struct loaded_states<sparse_memory<B, T, I, S, E, K, X>> {
+  using memory_type = sparse_memory<B, T, I, S, E, K, X>;
+  void make(B& b, std::vector<piece> const& pieces, exchange_shape const& s) {
+    selection.emplace(b, pieces);
+    exchange.emplace(s);
+  }
+  void move_into(memory_type& memory) {
+    memory.selection_before = std::move(*selection);
+    memory.exchange_before = std::move(*exchange);
+  }
+  std::optional<decltype(memory_type::selection_before)> selection;
+  std::optional<decltype(memory_type::exchange_before)> exchange;
 };
 
 }  // namespace topsum::detail

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,18 +24,18 @@
 
 namespace topsum {
 
-/// The first message of every plan and of every step, to every peer: 48 bytes whatever the template arguments, so that ranks
+/// The first message of every plan, of every step and of every load, to every peer: 48 bytes whatever the template arguments, so that ranks
 /// in different plans, or in different steps, still understand each other.
 struct wire_header {
-  enum class kind : std::uint32_t { construction = 0x746f7031, step = 0x746f7032 };
+  enum class kind : std::uint32_t { construction = 0x746f7031, step = 0x746f7032, load = 0x746f7033 };
 
   kind what = kind::step;
   errc code = errc::none;         ///< what went wrong on the sender
-  std::uint64_t fingerprint = 0;  ///< construction: types, and a number of the plan; step: of the plan
+  std::uint64_t fingerprint = 0;  ///< construction: types, and a number of the plan; else: of the plan
   std::uint64_t step = 0;         ///< construction: entries that may travel, k
-  std::uint64_t count = 0;        ///< construction: n; step: entries that follow for the receiver
-  std::uint64_t a = 0;            ///< construction: hash of the layout; step: first position of a fault, or a size
-  std::uint64_t b = 0;            ///< construction: hash of the stages; step: number of faults
+  std::uint64_t count = 0;  ///< construction: n; step: entries that follow for the receiver; load: old ranks, or 0
+  std::uint64_t a = 0;      ///< construction: hash of the layout; step: first position of a fault, or a size
+  std::uint64_t b = 0;      ///< construction: hash of the stages; step: number of faults; load: of what is shared
 };
 static_assert(sizeof(wire_header) == 48);
 
@@ -135,6 +136,40 @@ class channel {
     for (std::uint64_t part : {in_[0].fingerprint, in_[0].a, in_[0].b, in_[0].step, in_[0].count}) all.mix(part);
     return all.hash();
   }
+  /// Agrees on a checkpoint; collective. `mine` says of which step it is and of how many old ranks (0: nothing was given), and holds
+  /// in `b` a hash of what must be the same on all ranks; `problem` is this rank's error message or empty. Throws, on every rank
+  /// alike, the first problem or difference. Returns the header of the first rank that was given something.
+  [[nodiscard]] wire_header agree_on_load(wire_header const& mine, std::string const& problem) {
+    ours_ = mine;
+    settled_ = false;
+    transport_.reset();
+    control_ = {};
+    std::ranges::fill(out_, ours_);
+    trade_headers();
+    expect_one_kind();
+    expect_one_plan();
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].code != errc::none) settle(in_[r].code, tell(problem, static_cast<int>(r)), r);
+    }
+    auto const given = std::ranges::find_if(in_, [](wire_header const& h) { return h.count != 0; });
+    if (given == in_.end()) settle(errc::bad_argument, "load: no rank was given any saved bytes", 0);
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].count == 0) {
+        if (r < given->count)
+          settle(errc::bad_argument, detail::sentence("load: the bytes of old rank ", r, " are missing"), r);
+      } else if (in_[r].count != given->count || in_[r].step != given->step) {
+        settle(errc::mismatch,
+               detail::sentence("load: saved by ", in_[r].count, " ranks at step ", in_[r].step, ", where others load ",
+                                given->count, " ranks' at step ", given->step),
+               r);
+      }
+      if (in_[r].a != in_[0].a) settle(errc::mismatch, "load: another topsum::restore than rank 0", r);
+      if (in_[r].b != in_[0].b)
+        settle(errc::mismatch,
+               "load: saved by another run than rank 0's, or at another time: the exchange's state differs", r);
+    }
+    return *given;
+  }
   /// A construction header's fingerprint for a value type's code and the size of an index.
   static constexpr std::uint64_t types(std::uint32_t value_code, std::size_t index_bytes) noexcept {
     return (std::uint64_t{value_code & 0xffU} << 8) | (index_bytes & 0xffU);
@@ -215,10 +250,7 @@ class channel {
     }
     trade_headers();
     expect_one_kind();
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].fingerprint != in_[0].fingerprint)
-        settle(errc::mismatch, detail::sentence("runs another plan than rank 0", in_order), r);
-    }
+    expect_one_plan();
     for (std::size_t r = 0; r < in_.size(); ++r) {
       if (in_[r].code != errc::none) settle(in_[r].code, describe_fault(in_[r]), r);
     }
@@ -229,17 +261,27 @@ class channel {
     }
   }
 
-  /// Some ranks make a plan, others run a step: the same error on both sides.
+  void expect_one_plan() {
+    for (std::size_t r = 0; r < in_.size(); ++r) {
+      if (in_[r].fingerprint != in_[0].fingerprint)
+        settle(errc::mismatch, detail::sentence("runs another plan than rank 0", in_order), r);
+    }
+  }
+
+  /// Some ranks make a plan, others run a step or load: the same error on all.
   void expect_one_kind() {
-    constexpr auto makes = wire_header::kind::construction;
     for (std::size_t r = 1; r < in_.size(); ++r) {
       if (in_[r].what == in_[0].what) continue;
-      settle(errc::mismatch,
-             detail::sentence(in_[r].what == makes ? "makes a plan where rank 0 runs a step"
-                                                   : "runs a step where rank 0 makes a plan",
-                              in_order),
-             r);
+      settle(errc::mismatch, detail::sentence(doing(in_[r].what), " where rank 0 ", doing(in_[0].what), in_order), r);
     }
+  }
+  static constexpr std::string_view doing(wire_header::kind what) noexcept {
+    switch (what) {
+      case wire_header::kind::construction: return "makes a plan";
+      case wire_header::kind::load: return "loads into a plan";
+      case wire_header::kind::step: break;
+    }
+    return "runs a step";
   }
 
   [[noreturn]] void settle(errc code, std::string const& what, std::size_t rank) {

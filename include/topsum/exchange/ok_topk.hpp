@@ -23,7 +23,7 @@ namespace topsum {
 /// Exchange: the k largest sums of all ranks' selections, with O(k) words a rank however many ranks there are.
 ///
 /// Source: Ok-Topk (Li & Hoefler, PPoPP'22, sections 3.1.1 to 3.1.3). One step:
-/// 1. every `boundaries_every` steps, consensus on regions that cut the ranks' selections evenly;
+/// 1. every `boundaries_every` steps (and on a new number of ranks), consensus on regions that cut the ranks' selections evenly;
 /// 2. split and reduce: each rank owns a region and sums the entries that all ranks have in it. Destinations rotate, `bucket`
 ///    messages are in flight while the bucket before is being reduced;
 /// 3. the owners keep the sums whose magnitude reaches the global k-th, found exactly every `threshold_every` steps (and
@@ -63,6 +63,15 @@ struct ok_topk {
   template <class R>
   struct state {
     explicit state(exchange_shape const& s) : bounds(static_cast<std::size_t>(s.ranks) + 1, 0) {}
+    template <class V>
+    void visit(V& visitor) {
+      visitor("bounds", bounds);
+      visitor("threshold", threshold);
+    }
+    /// Whether loaded regions cover [0, n) in order, or wait to be placed.
+    [[nodiscard]] bool fits(exchange_shape const& s) const {
+      return std::ranges::is_sorted(bounds) && bounds.front() == 0 && (bounds.back() == s.n || bounds.back() == 0);
+    }
     std::vector<std::uint64_t> bounds;  ///< region r is [bounds[r], bounds[r + 1])
     bits_t<R> threshold = 0;
   };
@@ -76,7 +85,7 @@ struct ok_topk {
                                 std::size_t count, state<R> const& before, state<R>& after,
                                 workspace<B, R, I, K>& memory) const {
     after = before;
-    bool const place = channel.step() % boundaries_every == 0;
+    bool const place = channel.step() % boundaries_every == 0 || before.bounds.back() != memory.shape.n;
     if (place) {
       channel.open();
       place_regions(channel, selection, after, memory);

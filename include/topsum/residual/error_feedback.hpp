@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <topsum/core/entries.hpp>
 #include <topsum/core/source.hpp>
 #include <topsum/core/stage.hpp>
 #include <topsum/core/value.hpp>
+#include <topsum/detail/kept_values.hpp>
 #include <topsum/error.hpp>
 
 namespace topsum {
@@ -28,30 +28,17 @@ struct error_feedback {
   static constexpr bool keeps = true;
 
   double decay = 1;       ///< factor on the old residual, in [0, 1]
-  bool rollback = false;  ///< whether a failed step leaves the residual as it was
+  bool rollback = false;  ///< whether a failed step leaves the residual as it was, and `plan::discard` works
 
-  /// The residual of one rank: `n` values, twice with rollback.
+  /// The residual of one rank, `current()`: `n` values, twice with rollback.
   template <class B, class T>
-  class state {
-   public:
+  struct state : detail::kept_values<B, wide_t<T>, 1> {
     state(B& backend, std::size_t n, error_feedback const& stage)
-        : current_{backend.template allocate<wide_t<T>>(n)},
-          next_{backend.template allocate<wide_t<T>>(stage.rollback ? n : 0)},
-          rolls_back_{stage.rollback} {
-      backend.fill(current_.view(), wide_t<T>{0});
+        : detail::kept_values<B, wide_t<T>, 1>{backend, n, stage.rollback} {}
+    template <class V>
+    void visit(V& visitor) {
+      visitor("residual", this->kept(0));
     }
-    /// The residual after the last completed step.
-    [[nodiscard]] auto current() { return current_.view(); }
-    /// Where this step's residual comes into being.
-    [[nodiscard]] auto next() { return rolls_back_ ? next_.view() : current_.view(); }
-    void commit() noexcept {
-      if (rolls_back_) std::swap(current_, next_);
-    }
-
-   private:
-    typename B::template buffer<wide_t<T>> current_;
-    typename B::template buffer<wide_t<T>> next_;
-    bool rolls_back_;
   };
 
   void validate() const {
@@ -80,6 +67,13 @@ struct error_feedback {
   template <class B, class T>
   void commit(state<B, T>& memory) const noexcept {
     memory.commit();
+  }
+
+  /// Whether `discard` can undo the last completed step.
+  [[nodiscard]] bool rolls_back() const noexcept { return rollback; }
+  template <class B, class T>
+  void discard(state<B, T>& memory) const noexcept {
+    memory.discard();
   }
 
   void describe(description& out) const {

@@ -39,6 +39,9 @@ struct no_residual {
   void keep_dense(B&, state<B, T>&, typename B::template span<wide_t<T>>) const noexcept {}
   template <class B, class T>
   void commit(state<B, T>&) const noexcept {}
+  [[nodiscard]] bool rolls_back() const noexcept { return true; }  // nothing is kept, so nothing is left over
+  template <class B, class T>
+  void discard(state<B, T>&) const noexcept {}
 };
 
 }  // namespace topsum

@@ -65,6 +65,11 @@ struct exponential_threshold {
       backend.fill(further.view(), std::uint32_t{0});
       backend.fill(selected.view(), std::size_t{0});
     }
+    template <class V>
+    void visit(V& visitor) {
+      visitor("further", further);
+      visitor("selected", selected);
+    }
     typename B::template buffer<std::uint32_t> further;  // stages beyond the first ones
     typename B::template buffer<std::size_t> selected;   // entries since the stages were last looked at
   };

@@ -48,6 +48,10 @@ struct fixed_threshold {
       backend.fill(factors.view(), R{1});
       backend.fill(counts.view(), std::size_t{0});
     }
+    template <class V>
+    void visit(V& visitor) {
+      visitor("factors", factors);
+    }
     typename B::template buffer<R> thresholds;
     typename B::template buffer<R> factors;  // of the next step
     typename B::template buffer<std::size_t> counts;

@@ -52,6 +52,10 @@ struct reused_threshold {
         first += groups;
       }
     }
+    template <class V>
+    void visit(V& visitor) {
+      visitor("thresholds", thresholds);
+    }
     typename B::template buffer<R> thresholds;
     typename B::template buffer<std::size_t> counts;   // selected before the cut, in the last step
     typename B::template buffer<std::size_t> targets;  // k of each group

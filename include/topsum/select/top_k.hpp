@@ -38,6 +38,10 @@ struct top_k {
     state(B& backend, std::span<piece const> pieces) : thresholds{backend.template allocate<R>(total_groups(pieces))} {
       backend.fill(thresholds.view(), R{0});
     }
+    template <class V>
+    void visit(V& visitor) {
+      visitor("thresholds", thresholds);
+    }
     typename B::template buffer<R> thresholds;
   };
 

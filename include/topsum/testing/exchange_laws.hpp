@@ -52,10 +52,11 @@ struct history {
   std::vector<std::vector<std::vector<wide_t<T>>>> residuals;  ///< [step][rank][i]; empty without a residual
 };
 
-/// Runs a plan of these stages on `ranks` threads for some steps and keeps everything.
+/// Runs a plan of these stages on `ranks` threads for some steps and keeps everything. Before step `restart` a new plan takes over
+/// what the old one saved.
 template <class T, class I, class B, class... S>
 [[nodiscard]] history<T> run_steps(int ranks, std::size_t n, input kind, spread how, std::uint64_t steps,
-                                   std::uint64_t shuffle, B const& on, S const&... stages) {
+                                   std::uint64_t shuffle, std::uint64_t restart, B const& on, S const&... stages) {
   history<T> h;
   auto const P = static_cast<std::size_t>(ranks);
   h.results.assign(steps, std::vector<std::vector<T>>(P));
@@ -68,6 +69,11 @@ template <class T, class I, class B, class... S>
         auto plan = plan_allreduce<T>(comm, n, on, topsum::index<I>{}, stages...);
         auto const r = static_cast<std::size_t>(comm.rank());
         for (std::uint64_t step = 0; step < steps; ++step) {
+          if (step == restart) {
+            auto const saved = plan.save();
+            plan = plan_allreduce<T>(comm, n, on, topsum::index<I>{}, stages...);
+            plan.load(saved);
+          }
           auto& b = plan.backend();
           auto gradient = place(b, make_gradient<T>(kind, how, n, comm.rank(), ranks, step));
           static_cast<void>(plan(gradient.view()));
@@ -81,7 +87,7 @@ template <class T, class I, class B, class... S>
 
 /// Laws of `exchange`, for the plan of `stages` (an exchange and what else the plan needs, `sum` and `error_feedback` included
 /// by this function), over ranks as threads: the same result on every rank, bit for bit, and from run to run whatever the order
-/// of arrival; conservation, exactly, on small integers: what left the residuals is the result, rounded to `T` once.
+/// of arrival, even when a plan is saved and loaded in between; conservation, exactly, on small integers: what left the residuals is the result, rounded to `T` once.
 template <value_type T, index_type I = std::uint32_t, class X, class... S>
 [[nodiscard]] failures exchange(X const& stage, int ranks, std::size_t n, std::uint64_t steps, S const&... others) {
   using R = wide_t<T>;
@@ -93,12 +99,15 @@ template <value_type T, index_type I = std::uint32_t, class X, class... S>
   };
   auto const P = static_cast<std::size_t>(ranks);
   auto const on = detail::pick<backend_tag>(host{}, others...);
-  auto const run = [&](input kind, spread how, std::uint64_t shuffle) {
+  std::uint64_t const never = steps;
+  auto const run = [&](input kind, spread how, std::uint64_t shuffle, std::uint64_t restart) {
     if constexpr (detail::filled<backend_tag, S...> == 0) {
-      return run_steps<T, I>(ranks, n, kind, how, steps, shuffle, on, stage, error_feedback{}, sum{}, others...);
+      return run_steps<T, I>(ranks, n, kind, how, steps, shuffle, restart, on, stage, error_feedback{}, sum{},
+                             others...);
     } else {
       return [&]<class... Rest>(auto const&, Rest const&... rest) {  // the backend comes first among the others
-        return run_steps<T, I>(ranks, n, kind, how, steps, shuffle, on, stage, error_feedback{}, sum{}, rest...);
+        return run_steps<T, I>(ranks, n, kind, how, steps, shuffle, restart, on, stage, error_feedback{}, sum{},
+                               rest...);
       }(others...);
     }
   };
@@ -106,14 +115,15 @@ template <value_type T, index_type I = std::uint32_t, class X, class... S>
     for (input const kind : every_input) {
       v.about(to_text(stage) + ", P = " + std::to_string(ranks) + ", n = " + std::to_string(n) + ", " +
               std::string{to_string(kind)} + ", spread " + std::to_string(static_cast<int>(how)));
-      history<T> const first = run(kind, how, 0);
-      history<T> const again = run(kind, how, 17);
+      history<T> const first = run(kind, how, 0, never);
+      history<T> const again = run(kind, how, 17, steps / 2);
       std::vector<R> owed(n);  // sum over ranks of residuals before the step
       for (std::uint64_t step = 0; step < steps; ++step) {
         for (std::size_t r = 0; r < P; ++r) {
           v.expect(same_bits(first.results[step][0], first.results[step][r]),
                    "the same result on every rank, bit for bit");
-          v.expect(same_bits(first.results[step][r], again.results[step][r]), "the same result from run to run");
+          v.expect(same_bits(first.results[step][r], again.results[step][r]),
+                   "the same result from run to run, through a save and a load in the middle");
         }
         if (kind == input::laplace || kind == input::negative_only) continue;
         std::vector<R> left(n);

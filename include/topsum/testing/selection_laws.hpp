@@ -16,6 +16,7 @@
 #include <topsum/concepts.hpp>
 #include <topsum/core/entries.hpp>
 #include <topsum/core/source.hpp>
+#include <topsum/detail/state_fields.hpp>
 #include <topsum/residual/error_feedback.hpp>
 #include <topsum/testing/inputs.hpp>
 
@@ -34,8 +35,10 @@ struct host_entries {
 };
 
 /// Runs a policy over one gradient a step with error feedback and nothing ever applied; `after(step, selection, accumulators)`.
+/// With `through_bytes` each step's state is saved and loaded into a new one.
 template <class T, class I, class P, class B, class After>
-void select_steps(P const& policy, layout const& shapes, B& backend, input kind, std::uint64_t steps, After after) {
+void select_steps(P const& policy, layout const& shapes, B& backend, input kind, std::uint64_t steps, After after,
+                  bool through_bytes = false) {
   using R = wide_t<T>;
   std::vector<piece> const pieces = policy.pieces(shapes);
   backend.template reserve_selection<R, I>(std::span<piece const>{pieces});
@@ -58,6 +61,11 @@ void select_steps(P const& policy, layout const& shapes, B& backend, input kind,
                                         : host_entries<R, I>{};
     after(step, fits, got, fetch<R>(backend, kept.current(), shapes.size()));
     std::swap(state, next);
+    if (!through_bytes) continue;
+    auto const bytes = detail::save_fields(backend, state);
+    detail::saved_bytes const saved{bytes};
+    state = typename P::template state<B, R>{backend, pieces};
+    detail::load_fields(backend, state, std::span{&saved, 1}, detail::loading::apply, false);
   }
 }
 
@@ -110,11 +118,19 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
           v.expect(at == got.indices.size(), "entries lie in pieces, in order");
           first_run.push_back(got);
         });
-    std::size_t run = 0;
-    select_steps<T, I>(policy, shapes, backend, kind, steps, [&](std::uint64_t, bool, auto const& got, auto const&) {
-      v.expect(run < first_run.size() && got == first_run[run], "the same input, step and state give the same entries");
-      ++run;
-    });
+    for (bool const through_bytes : {false, true}) {
+      if (through_bytes && kind != input::laplace && kind != input::small_integers) continue;
+      std::size_t run = 0;
+      select_steps<T, I>(
+          policy, shapes, backend, kind, steps,
+          [&](std::uint64_t, bool, auto const& got, auto const&) {
+            v.expect(run < first_run.size() && got == first_run[run],
+                     through_bytes ? "a state that was saved and loaded is as good as the old one"
+                                   : "the same input, step and state give the same entries");
+            ++run;
+          },
+          through_bytes);
+    }
   }
   return std::move(v).list();
 }

@@ -267,18 +267,22 @@ TEST_CASE("scattered updates and divide") {
     auto added = start;
     auto subtracted = start;
     auto assigned = start;
+    auto cleared = start;
     backend.add(list.view(), std::span{added});
     backend.subtract(list.view(), std::span{subtracted});
     backend.assign(list.view(), std::span{assigned});
-    auto expected = std::array{start, start, start};
+    backend.clear(list.view(), std::span{cleared});
+    auto expected = std::array{start, start, start, start};
     for (std::size_t i = 0; i < size; ++i) {
       expected[0][list.indices[i]] += list.values[i];
       expected[1][list.indices[i]] -= list.values[i];
       expected[2][list.indices[i]] = list.values[i];
+      expected[3][list.indices[i]] = 0.0F;
     }
     CHECK(same_bits(added, expected[0]));
     CHECK(same_bits(subtracted, expected[1]));
     CHECK(same_bits(assigned, expected[2]));
+    CHECK(same_bits(cleared, expected[3]));
     auto values = list.values;
     for (std::size_t i = 0; i < size; ++i) values[i] /= 3.0F;
     backend.divide(list.view(), 3.0F);
