@@ -178,3 +178,20 @@ TEST_CASE_TEMPLATE("plans over 16-bit gradients equal the oracle in float, round
     }
   }
 }
+
+TEST_CASE("rows, strided rows and tiles travel through whole plans as their oracles say") {
+  topsum::layout const shapes{{"conv", {4, 12, 3, 3}}, {"bias", {5}}, {"linear", {6, 20}}, {"none", {0, 2}}};
+  topsum::all_dimension const by_row{topsum::top_k{.density = 0.1}};
+  topsum::all_dimension const by_column{topsum::reused_threshold{.density = 0.1, .every = 3},
+                                        {.along = topsum::axis::first}};
+  topsum::chunked const by_tile{topsum::top_k{.k = 3},
+                                topsum::tiles{.height = 4, .width = 8, .fit = topsum::chunk_fit::pad_last}};
+  for (input const kind : {input::laplace, input::small_integers, input::all_zero}) {
+    for (int ranks : {1, 2, 3}) {
+      CHECK(difference<float>(by_row, topsum::gather_all{}, shapes, ranks, kind, spread::alike, 6) == "");
+      CHECK(difference<float>(by_row, uncut(ranks), shapes, ranks, kind, spread::alike, 6) == "");
+      CHECK(difference<float>(by_column, topsum::gather_all{}, shapes, ranks, kind, spread::alike, 8) == "");
+      CHECK(difference<float>(by_tile, uncut(ranks), shapes, ranks, kind, spread::alike, 6) == "");
+    }
+  }
+}

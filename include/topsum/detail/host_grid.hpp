@@ -161,7 +161,7 @@ class grid_candidates {
   template <class Ops>
   [[gnu::always_inline]] void add(R const* block, std::size_t first, std::uint64_t mask) noexcept {
     if (list_.used > list_.room) [[unlikely]]
-      cut_midway();
+      cut(leave_, true);
     mask &= Ops::at_least_each(block, memory_.limits + column_);
     advance();
     if (mask != 0) list_.used += Ops::append(block, mask, first, list_.indices + list_.used, list_.values + list_.used);
@@ -244,9 +244,8 @@ class grid_candidates {
 
   /// Cuts each group to what it keeps and moves all to `out`, while there is room. Then `groups()` tells of each group its
   /// candidates before this cut, whether it was cut earlier, and its smallest magnitude. Returns how many were moved.
-  template <class Ops>
-  [[gnu::always_inline]] std::size_t finish(list_room<R, I> out) noexcept {
-    cut<Ops>(keep_, false);
+  std::size_t finish(list_room<R, I> out) noexcept {
+    cut(keep_, false);
     return move_to(out);
   }
   std::size_t move_to(list_room<R, I> out) const noexcept {
@@ -283,11 +282,8 @@ class grid_candidates {
     return static_cast<std::uint32_t>(grid_.run == 1 ? column : column / grid_.run);
   }
 
-  [[gnu::noinline]] void cut_midway() noexcept { cut<portable_ops>(leave_, true); }
-
   /// Cuts every group of more than `leave` candidates to what it keeps: later entries must be larger than its last.
-  template <class Ops>
-  [[gnu::always_inline]] void cut(std::size_t leave, bool more_may_come) noexcept {
+  [[gnu::noinline]] void cut(std::size_t leave, bool more_may_come) noexcept {
     if (!count_by_group(leave)) return;
     for (std::size_t i = 0; i < list_.used; ++i) {
       memory_.by_group[memory_.groups[memory_.ids[i]].end++] = list_.values[i];
@@ -305,7 +301,7 @@ class grid_candidates {
       constexpr std::size_t few = 64 / sizeof(R);
       mine.cut = k == 0              ? magnitude_cut<R>{nonfinite_magnitude<R>, 0}
                  : mine.count <= few ? cut_of_lanes<few>(values, mine.count, k)
-                                     : find_cut<Ops>(values, mine.count, k, *list_.scratch);
+                                     : find_cut<portable_ops>(values, mine.count, k, *list_.scratch);
       mine.was_cut = mine.was_cut || more_may_come;
       mine.least = mine.cut.bits;
       if (more_may_come) limit_group(g, std::min<bits_t<R>>(mine.cut.bits + 1, nonfinite_magnitude<R>));
@@ -377,24 +373,20 @@ template <class Ops, class B, class T, class Formula, class I>
     bool ranked = false;
     if (period == 0) {  // limits rise as the block streams by
       candidates.begin(first, [](std::size_t) { return bits_t<R>{0}; });
-      pass_body<Ops, true>(from, first, first + size, candidates);
+      run_pass(list.set, from, first, first + size, candidates);
     } else {
       faults.clear();
-      if (period >= size) {
-        magnitude_sink<R> sink{memory.maxima, first, faults};
-        pass_body<Ops, false>(from, first, first + size, sink);
-      } else {
-        std::fill_n(memory.maxima, period, R{0});
-        maxima_sink<R> sink{memory.maxima, period, first, faults};
-        pass_body<Ops, false>(from, first, first + size, sink);
-      }
+      bool const once = period >= size;  // each element is a maximum of its own
+      if (!once) std::fill_n(memory.maxima, period, R{0});
+      maxima_sink<R> sink{memory.maxima, period, first, faults, once};
+      pass_body<Ops, false>(from, first, first + size, sink);
       bound_groups<Ops>(p.grid, k, period, memory);
       candidates.begin(first, [&](std::size_t g) { return memory.groups[g].bound; });
       rescan_body<Ops>(from, first, first + size, faults, candidates);
       candidates.gather(from, faults);
       ranked = candidates.template cut_columns<Ops>();
     }
-    used += ranked ? candidates.move_to(out.behind(used)) : candidates.template finish<Ops>(out.behind(used));
+    used += ranked ? candidates.move_to(out.behind(used)) : candidates.finish(out.behind(used));
     for (auto const& one : candidates.groups()) *kth++ = from_magnitude<R>(one.least);
   }
   return used;
@@ -459,7 +451,7 @@ std::size_t at_least_of_grid(source<B, T, Formula> const& from, piece const& p, 
   for (std::size_t first = p.begin; first < p.begin + p.size; first += size) {
     candidates.begin(first, [&](std::size_t g) { return std::max<bits_t<R>>(1, magnitude(thresholds[group + g])); });
     run_pass(list.set, from, first, first + size, candidates);
-    used += candidates.template finish<portable_ops>(out.behind(used));
+    used += candidates.finish(out.behind(used));
     for (auto const& one : candidates.groups()) counts[group++] = one.was_cut ? limit : std::min(one.count, limit);
   }
   return used;
@@ -491,7 +483,7 @@ std::size_t select_if_of_grid(source<B, T, Formula> const& from, piece const& p,
   for (std::size_t first = p.begin; first < p.begin + p.size; first += size) {
     candidates.begin(first, [](std::size_t) { return bits_t<R>{0}; });
     run_pass(list.set, from, first, first + size, sink);
-    used += candidates.template finish<portable_ops>(out.behind(used));
+    used += candidates.finish(out.behind(used));
   }
   return used;
 }

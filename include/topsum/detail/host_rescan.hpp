@@ -41,10 +41,11 @@ class fault_masks {
 /// Sink: the largest magnitude of each of `period` interleaved groups of a stretch: those `period` apart share one.
 template <class R>
 struct maxima_sink {
-  R* most;             ///< zeroed before
+  R* most;             ///< zeroed before, unless `once`
   std::size_t period;  ///< whole blocks
   std::size_t begin;
   fault_masks& faults;
+  bool once = false;  ///< a stretch of no more than a period: nothing is compared
   std::size_t at = 0;
 
   void nonfinite(std::size_t first, std::uint64_t bad) noexcept { faults.record((first - begin) / block_size<R>, bad); }
@@ -55,27 +56,11 @@ struct maxima_sink {
     R* const group = most + at;
     for (std::size_t i = 0; i < block_size<R>; ++i) {
       auto const m = static_cast<signed_bits>(magnitude(block[i]));
-      auto const old = std::bit_cast<signed_bits>(group[i]);
+      auto const old = once ? signed_bits{0} : std::bit_cast<signed_bits>(group[i]);
       group[i] = std::bit_cast<R>(m > old ? m : old);
     }
     at += block_size<R>;
     if (at == period) at = 0;
-  }
-};
-
-/// Sink: the magnitudes of a stretch, zeros behind its end up to a whole block.
-template <class R>
-struct magnitude_sink {
-  R* to;
-  std::size_t begin;
-  fault_masks& faults;
-
-  void nonfinite(std::size_t first, std::uint64_t bad) noexcept { faults.record((first - begin) / block_size<R>, bad); }
-
-  template <class Ops>
-  [[gnu::always_inline]] void take(R const* block, std::size_t first, std::size_t, bits_t<R>) noexcept {
-    R* const here = to + (first - begin);
-    for (std::size_t i = 0; i < block_size<R>; ++i) here[i] = from_magnitude<R>(magnitude(block[i]));
   }
 };
 
