@@ -96,6 +96,7 @@ class contest {
       print("layer_wise", density, {selection("161 tensors", topsum::layer_wise{rule}.pieces(resnet))});
       rows(density, rule);
       degenerate(density, topsum::global{rule}.pieces(n_));
+      if (density == 0.01) peeks(topsum::global{rule}.pieces(n_));
     }
   }
 
@@ -244,6 +245,19 @@ class contest {
       all.push_back(std::move(m));
     }
     print("top_k_degenerate", density, all);
+  }
+
+  /// What rules that estimate a threshold read before the pass.
+  void peeks(std::vector<piece> const& pieces) {
+    prepare(pieces);
+    std::vector<topsum::moments> sums(pieces.size());
+    print("moments", 0.01, {timed("", [&](source const& from) {
+            backend_.moments(from, std::span<piece const>{pieces}, std::span<R const>{thresholds_}, std::span{sums});
+          })});
+    print("sample_kth", 0.01, {timed("", [&](source const& from) {
+            backend_.sample_kth(from, std::span<piece const>{pieces}, topsum::sampling{10'000'000, 1},
+                                std::span<R>{thresholds_});
+          })});
   }
 
   void print(double density, std::vector<std::pair<std::string, measured>> const& each) {

@@ -100,8 +100,8 @@ concept memory_backend = requires(B& b, std::size_t n, typename B::template span
 ///
 /// Verbs that peek: they store nothing, in the states and in `fault` neither, and give one value a group.
 /// 6. `moments`: sums over a group's elements with |x| >= thresholds[g] and x != 0, in the order that `moments` states. A group
-///    whose threshold is not finite is not read. Two thirds of a pass.
-/// 7. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::place`; 0 where `count` is 0.
+///    whose threshold is not finite is not read. Reads what a pass reads, writes nothing: two thirds of its bytes.
+/// 7. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::places`; 0 where `count` is 0.
 template <class B, class T = float, class I = std::uint32_t>
 concept selecting_backend = requires(
     B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
@@ -157,7 +157,7 @@ concept list_backend = requires(
 };
 
 /// Where data live and loops run. Stages are written in these verbs alone, so that they run on every backend.
-/// Every verb gives the same bits on every backend, vector width and thread count.
+/// Every verb gives the same bits on every backend, vector width and thread count; a `for_each` does so where its function does.
 template <class B>
 concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_backend<B> && list_backend<B>;
 

@@ -49,6 +49,35 @@ void check_rule(Rule const& rule, topsum::layout const& shapes, B const& on) {
   expect_none(topsum::laws::selection_policy<T, I>(topsum::chunked{rule, topsum::runs{.length = 16}}, shapes, on, 3));
 }
 
+// Rules that estimate a threshold or draw at random, with parameters that make them adapt, cut, and fall back.
+template <class T, class I, class B>
+void check_estimating_rules(B const& on) {
+  using topsum::tail_fit;
+  for (topsum::layout const& shapes : layouts()) {
+    if (shapes.size() > 500) continue;
+    CAPTURE(shapes.size());
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{40}}) {
+      check_rule<T, I>(topsum::sampled_threshold{.k = k}, shapes, on);
+      check_rule<T, I>(topsum::gaussian_threshold{.k = k}, shapes, on);
+      check_rule<T, I>(topsum::bisected_threshold{.k = k, .every = 2}, shapes, on);
+      check_rule<T, I>(topsum::fixed_threshold{.threshold = 4, .k = k}, shapes, on);
+      check_rule<T, I>(topsum::shared_random{.k = k, .seed = 5}, shapes, on);
+      for (auto const fit : {tail_fit::exponential, tail_fit::gamma, tail_fit::generalized_pareto})
+        check_rule<T, I>(topsum::exponential_threshold{.k = k, .fit = fit, .stages = 2, .adapt_every = 2}, shapes, on);
+    }
+    check_rule<T, I>(topsum::sampled_threshold{.density = 0.1, .sample_ratio = 0.3, .at_most = 60}, shapes, on);
+    check_rule<T, I>(topsum::sampled_threshold{.density = 0.1, .max_adaptations = 0, .at_most = 3}, shapes, on);
+    check_rule<T, I>(topsum::gaussian_threshold{.density = 0.1, .at_most = 60}, shapes, on);
+    check_rule<T, I>(topsum::gaussian_threshold{.density = 1.0, .max_adaptations = 0}, shapes, on);
+    check_rule<T, I>(topsum::bisected_threshold{.density = 0.1, .every = 1, .at_most = 60}, shapes, on);
+    check_rule<T, I>(topsum::bisected_threshold{.density = 0.1, .max_bisections = 0, .at_most = 0}, shapes, on);
+    check_rule<T, I>(topsum::fixed_threshold{.threshold = 1e30, .density = 0.1, .lowering = 1e-20}, shapes, on);
+    check_rule<T, I>(topsum::fixed_threshold{.threshold = 2, .density = 1, .lowering = 1, .at_most = 5}, shapes, on);
+    check_rule<T, I>(topsum::shared_random{.density = 0.3, .at_most = 9}, shapes, on);
+    check_rule<T, I>(topsum::exponential_threshold{.density = 0.1, .adapt_every = 1, .at_most = 60}, shapes, on);
+  }
+}
+
 template <class T, class I, class B>
 void check_rules(B const& on) {
   for (topsum::layout const& shapes : layouts()) {
@@ -89,6 +118,10 @@ TEST_CASE("every selection policy keeps the laws for half and 32-bit indices") {
 TEST_CASE("every selection policy keeps the laws for bfloat16 and 64-bit indices") {
   check_rules<topsum::bfloat16, std::uint64_t>(topsum::host{});
 }
+TEST_CASE("rules that estimate or draw keep the laws") {
+  check_estimating_rules<float, std::uint32_t>(topsum::host{});
+  check_estimating_rules<double, std::uint64_t>(topsum::host{topsum::instruction_set::portable, 0});
+}
 
 TEST_CASE("every selection policy keeps the laws without vector instructions and with little scratch") {
   check_rules<float, std::uint32_t>(topsum::host{topsum::instruction_set::portable, 0});
@@ -103,5 +136,6 @@ TEST_CASE("a selection policy keeps the laws over a hundred thousand values") {
 #if __has_include("support/archetype_backend.hpp")
 TEST_CASE("every selection policy keeps the laws in a memory space of its own") {
   check_rules<float, std::uint32_t>(test::archetype_backend{});
+  check_estimating_rules<float, std::uint32_t>(test::archetype_backend{});
 }
 #endif

@@ -20,21 +20,42 @@ namespace topsum {
   return z ^ (z >> 31);
 }
 
-/// Strata: `size` places cut in `parts` runs of nearly equal length. Stratum j begins at floor((j size + offset) / parts); with an
-/// `offset` below `parts` that is drawn at random, every place is as likely to lie in a long run as any other.
-/// 0 < parts <= size, parts < 2^32.
-struct strata {
-  std::size_t size;
-  std::size_t parts;
-  std::size_t offset = 0;
+/// A number below `bound` > 0 by random bits; those of one are as likely as those of another to about 2^-32.
+[[nodiscard]] constexpr std::uint64_t random_below(std::uint64_t bits, std::uint64_t bound) noexcept {
+  return bound >> 32 == 0 ? (bits >> 32) * bound >> 32 : bits % bound;
+}
+
+/// `size` places cut in `parts` runs of nearly equal length, 0 < parts <= size, parts < 2^32. Run j begins at
+/// floor((j size + offset) / parts); with an `offset` below `parts` that is drawn at random, every place is as likely to lie in a long
+/// run as any other.
+class strata {
+ public:
+  constexpr strata(std::size_t size, std::size_t parts, std::size_t offset = 0) noexcept
+      : parts_{parts}, offset_{offset}, whole_{size / parts}, rest_{size % parts} {}
 
   [[nodiscard]] constexpr std::size_t begin(std::size_t j) const noexcept {
-    return j * (size / parts) + (j * (size % parts) + offset) / parts;
+    return j * whole_ + (j * rest_ + offset_) / parts_;
   }
-  /// A place in stratum j < parts, by random bits. Increases with j.
+  /// A place in run j < parts, by random bits. Increases with j.
   [[nodiscard]] constexpr std::size_t draw(std::size_t j, std::uint64_t bits) const noexcept {
     std::size_t const first = begin(j);
-    return first + static_cast<std::size_t>(bits % (begin(j + 1) - first));
+    return first + static_cast<std::size_t>(random_below(bits, begin(j + 1) - first));
+  }
+
+ private:
+  std::size_t parts_;
+  std::size_t offset_;
+  std::size_t whole_;
+  std::size_t rest_;
+};
+
+/// Where a sample's elements lie in a group: one in each run.
+struct sample_places {
+  strata cut;
+  std::uint64_t key;
+
+  [[nodiscard]] constexpr std::size_t operator[](std::size_t j) const noexcept {
+    return cut.draw(j, random_bits(key, j));
   }
 };
 
@@ -55,10 +76,10 @@ struct sampling {
     std::size_t const rest = elements * (count % size);  // elements and count below 2^32
     return std::clamp<std::size_t>(whole + rest / size + (rest % size != 0 ? 1 : 0), 1, elements);
   }
-  /// Where in group `group` of `size` values sampled element j of `elements` lies.
-  [[nodiscard]] constexpr std::size_t place(std::size_t group, std::size_t size, std::size_t elements,
-                                            std::size_t j) const noexcept {
-    return strata{size, elements}.draw(j, random_bits(random_bits(seed, group), j));
+  /// Where in group `group` (counted over all pieces) of `size` values its `elements` sampled ones lie.
+  [[nodiscard]] constexpr sample_places places(std::size_t group, std::size_t size,
+                                               std::size_t elements) const noexcept {
+    return {strata{size, elements}, random_bits(seed, group)};
   }
 };
 

@@ -59,11 +59,13 @@ class moment_sums {
   [[gnu::always_inline]] void add(R const* values) noexcept {
     using signed_bits = std::make_signed_t<bits_t<R>>;
     auto const least = static_cast<signed_bits>(least_);
-    lane_sums x;
+    std::array<R, lanes> kept;  // those that do not count are zero
     for (std::size_t l = 0; l < lanes; ++l) {
-      bool const counts = static_cast<signed_bits>(magnitude(values[l])) >= least;
-      x[l] = static_cast<double>(counts ? values[l] : R{0});
+      bits_t<R> const all = static_cast<signed_bits>(magnitude(values[l])) >= least ? ~bits_t<R>{0} : bits_t<R>{0};
+      kept[l] = std::bit_cast<R>(static_cast<bits_t<R>>(std::bit_cast<bits_t<R>>(values[l]) & all));
     }
+    lane_sums x;
+    for (std::size_t l = 0; l < lanes; ++l) x[l] = static_cast<double>(kept[l]);
     for (std::size_t l = 0; l < lanes; ++l) sum_[l] += x[l];
     for (std::size_t l = 0; l < lanes; ++l) squares_[l] = multiply_then_add(x[l], x[l], squares_[l]);
     for (std::size_t l = 0; l < lanes; ++l) x[l] = std::bit_cast<double>(magnitude(x[l]));
@@ -226,7 +228,7 @@ template <class B, class T, class Formula>
   using R = wide_t<T>;
   constexpr std::size_t ahead = 24;
   Formula const formula = from.formula;
-  std::size_t const n = g.size();
+  sample_places const drawn = how.places(index, g.size(), elements);
   std::size_t used = 0;
   auto const keep_largest = [&] {
     std::nth_element(values, values + (rank - 1), values + used, std::greater<>{});
@@ -236,7 +238,7 @@ template <class B, class T, class Formula>
   for (std::size_t j = 0; j < elements + ahead; ++j) {
     std::size_t const at = places[j % ahead];
     if (j < elements) {
-      std::size_t const next = g.position(how.place(index, n, elements, j));
+      std::size_t const next = g.position(drawn[j]);
       places[j % ahead] = next;
 #if defined(__GNUC__)
       __builtin_prefetch(from.gradient.data() + next);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <topsum/core/random.hpp>
 #include <topsum/core/value.hpp>
 
 namespace topsum::laws {
@@ -39,13 +40,7 @@ class verdict {
   failures list_;
 };
 
-/// Numbers from a counter (splitmix64): the same for the same (seed, counter) everywhere.
-[[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) noexcept {
-  std::uint64_t z = seed * 0x9e3779b97f4a7c15ULL + (counter + 1) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
+using topsum::random_bits;
 
 /// Shapes of gradient values.
 enum class input {

@@ -198,7 +198,7 @@ TEST_CASE_TEMPLATE("the sampled k-th magnitude is that of a sorted sample", T, f
             std::vector<T> sample;
             std::size_t const m = k == 0 ? 0 : how.elements(g.size(), k);
             for (std::size_t j = 0; j < m; ++j)
-              sample.push_back(std::abs(e.accumulators[g.position(how.place(expected.size(), g.size(), m, j))]));
+              sample.push_back(std::abs(e.accumulators[g.position(how.places(expected.size(), g.size(), m)[j])]));
             std::sort(sample.rbegin(), sample.rend());
             expected.push_back(k == 0 ? T{0} : sample[sampling::rank(m, g.size(), k) - 1]);
           }
@@ -231,8 +231,8 @@ TEST_CASE("a sample holds two of the largest k on average, has no element twice,
   std::vector<std::size_t> first;
   std::vector<std::size_t> second;
   for (std::size_t j = 0; j < 300; ++j) {
-    first.push_back(how.place(5, 1000, 300, j));
-    second.push_back(sampling{how.parts, 2}.place(5, 1000, 300, j));
+    first.push_back(how.places(5, 1000, 300)[j]);
+    second.push_back(sampling{how.parts, 2}.places(5, 1000, 300)[j]);
   }
   CHECK(std::is_sorted(first.begin(), first.end()));
   CHECK(std::adjacent_find(first.begin(), first.end()) == first.end());
@@ -252,7 +252,8 @@ TEST_CASE("strata cover all places, differ by at most one, and turn with their o
           std::size_t const length = cut.begin(j + 1) - cut.begin(j);
           CHECK((length == size / parts || length == size / parts + 1));
           CHECK(cut.draw(j, 0) == cut.begin(j));
-          CHECK(cut.draw(j, length - 1) == cut.begin(j + 1) - 1);
+          CHECK(cut.draw(j, ~std::uint64_t{0}) < cut.begin(j + 1));
+          if (length >> 32 == 0) CHECK(cut.draw(j, ~std::uint64_t{0}) == cut.begin(j + 1) - 1);
         }
       }
     }
