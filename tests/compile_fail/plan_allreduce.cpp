@@ -51,6 +51,15 @@ struct chosen_rule {
 #endif
 };
 
+// A rule that keeps a number and does not show it.
+struct secretive_rule : chosen_rule {
+  template <class B, class R>
+  struct state : chosen_rule::state<B, R> {
+    using chosen_rule::state<B, R>::state;
+    int kept = 0;
+  };
+};
+
 struct chosen_residual : topsum::no_residual {
 #ifdef CASE_residual_without_state
   // case: residual_without_state
@@ -58,6 +67,11 @@ struct chosen_residual : topsum::no_residual {
   template <class B, class T>
   struct state {};
 #endif
+};
+
+// A residual store that cannot take a step back.
+struct onward_residual : topsum::no_residual {
+  void discard() const = delete;
 };
 
 struct chosen_codec : topsum::raw {
@@ -187,6 +201,21 @@ void door(topsum::local::communicator comm, std::vector<float>& gradient) {
   // case: residual_of_dense
   // expect: topsum: this plan keeps no residual; pass topsum::error_feedback
   static_cast<void>(dense.residual());
+#endif
+  auto onward = plan_allreduce<float>(comm, gradient.size(), onward_residual{});
+  dense.discard();
+#ifdef CASE_discard_of_a_store_that_cannot
+  // case: discard_of_a_store_that_cannot
+  // expect: topsum: this plan's residual store cannot discard a step
+  onward.discard();
+#else
+  static_cast<void>(onward.save());
+#endif
+#ifdef CASE_state_that_is_not_shown
+  // case: state_that_is_not_shown
+  // expect: topsum: the selection slot's stage does not satisfy topsum::selection_policy
+  // expect: visitable_state
+  static_cast<void>(plan_allreduce<float>(comm, 10, secretive_rule{}));
 #endif
 #ifdef CASE_gradient_of_another_type
   // case: gradient_of_another_type

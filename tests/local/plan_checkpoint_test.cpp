@@ -155,6 +155,18 @@ TEST_CASE("a loaded plan goes on bit for bit as the one that was saved") {
   }
 }
 
+TEST_CASE("every rule goes on bit for bit in a loaded plan") {
+  for (int const ranks : {1, 3}) {
+    topsum::gather_all const all;
+    check_resumption<float>(ranks, topsum::sampled_threshold{.density = 0.3}, all);
+    check_resumption<float>(ranks, topsum::gaussian_threshold{.density = 0.3}, all);
+    check_resumption<float>(ranks, topsum::exponential_threshold{.density = 0.3, .adapt_every = 2}, all);
+    check_resumption<float>(ranks, topsum::bisected_threshold{.density = 0.3, .every = 3}, all);
+    check_resumption<float>(ranks, topsum::fixed_threshold{.threshold = 2, .density = 0.3}, all);
+    check_resumption<float>(ranks, topsum::shared_random{.density = 0.3}, all);
+  }
+}
+
 TEST_CASE("a plan in a memory space of its own is saved and loaded too") {
   check_resumption<float>(3, reused, lively, test::archetype_backend{});
   check_resumption<float>(2, topsum::dense{}, topsum::error_feedback{}, test::archetype_backend{});

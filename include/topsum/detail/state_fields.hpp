@@ -43,6 +43,10 @@ class saved_writer {
     auto const* const begin = static_cast<std::byte const*>(from);
     to_.insert(to_.end(), begin, begin + bytes);
   }
+  /// Room for many bytes at once, and for small parts that follow.
+  void expect(std::size_t bytes) {
+    if (bytes > saved_chunk) to_.reserve(to_.size() + bytes + bytes / 8);
+  }
   void pad() { to_.resize((to_.size() + 7) / 8 * 8); }
   /// Overwrites a number that was written at `at`.
   void number_at(std::size_t at, std::uint64_t value) { std::memcpy(to_.data() + at, &value, sizeof value); }
@@ -140,6 +144,7 @@ class field_writer : public field_visitor<field_writer<B>, B> {
   template <class V, class Span>
   void in_backend(std::string_view name, Span values) {
     begin<V>(name, values.size());
+    to_.expect(values.size() * sizeof(V));
     std::vector<V> chunk(std::min(values.size(), saved_chunk));
     for (std::size_t at = 0; at < values.size(); at += chunk.size()) {
       std::size_t const size = std::min(chunk.size(), values.size() - at);

@@ -50,8 +50,9 @@ struct corrected_momentum_sum {
 /// Conservation is that of v: v + applied = v before + this step's m (nesterov: + momentum * m + g); clipping comes before it.
 ///
 /// Source: DGC (Lin et al., ICLR'18, sections 3.1 to 3.3). Keeps 2n values (4n with `.rollback`); one pass, which moves 5/3 of
-/// error feedback's bytes. `.clip` needs the gradient's norm before that pass: it peeks, about another half of a pass and one wait
-/// for the backend. Deterministic. Where an element overflows, v and m both keep their values.
+/// error feedback's bytes. `.clip` needs the gradient's norm before that pass: it peeks, by `moments`, which takes about twice as
+/// long as the pass itself on a CPU, and waits for the backend once. Deterministic. Where an element overflows, v and m both keep
+/// their values.
 /// Prefer `error_feedback` where the optimizer has no momentum, or must see plain mean gradients (Adam, say).
 struct momentum_correction {
   using stage_tag = residual_tag;
