@@ -109,7 +109,9 @@ class host : public detail::host_memory_verbs {
   void reserve_selection(std::span<piece const> pieces) {
     for (piece const& p : pieces) {
       auto const list = candidates<R, I>(p);
-      if (grid_of(p).height != 1) static_cast<void>(grid_memory<R>(p, list));
+      bool const interleaved = grid_of(p).height != 1;
+      if (interleaved) static_cast<void>(grid_memory<R>(p, list));
+      if (interleaved || grid_of(p).run <= detail::longest_row) static_cast<void>(scratch_.row());
     }
   }
 
@@ -130,12 +132,12 @@ class host : public detail::host_memory_verbs {
       }
       auto list = candidates<R, I>(p);
       if (grid_of(p).height != 1) {
-        used += detail::top_k_of_grid(from, p, most, list, grid_memory<R>(p, list), scratch_.fixed().row.faults,
+        used += detail::top_k_of_grid(from, p, most, list, grid_memory<R>(p, list), scratch_.row().faults,
                                       tail(out, used), least.data());
         return true;
       }
       if (grid_of(p).run <= detail::longest_row) {
-        used += detail::top_k_of_rows(set_, from, p, scratch_.fixed().row, scratch_.fixed().radix, tail(out, used),
+        used += detail::top_k_of_rows(set_, from, p, scratch_.row(), scratch_.fixed().radix, tail(out, used),
                                       least.data());
         return true;
       }

@@ -26,7 +26,6 @@ namespace topsum::detail {
 struct fixed_scratch {
   radix_scratch radix;
   top_k_scratch top_k;
-  row_scratch row;
 };
 
 /// Scratch of one host backend. A copy starts empty; each `reserve_` allocates only what is missing.
@@ -42,11 +41,16 @@ class host_scratch {
   /// Bytes held.
   [[nodiscard]] std::size_t allocated_bytes() const noexcept {
     return indices_.size() + values_.size() + heads_.size() + grid_.size() + positions_.size() * sizeof(std::size_t) +
-           (fixed_ ? sizeof(fixed_scratch) : 0);
+           (fixed_ ? sizeof(fixed_scratch) : 0) + (row_ ? sizeof(row_scratch) : 0);
   }
 
   void reserve_fixed() {
     if (!fixed_) fixed_.reset(new fixed_scratch);  // uninitialised on purpose
+  }
+  /// For pieces whose groups are read twice.
+  [[nodiscard]] row_scratch& row() {
+    if (!row_) row_.reset(new row_scratch);  // uninitialised on purpose
+    return *row_;
   }
   void reserve_candidates(std::size_t index_bytes, std::size_t value_bytes) {
     grow(indices_, index_bytes);
@@ -119,6 +123,7 @@ class host_scratch {
   host_buffer<std::byte> grid_;
   host_buffer<std::size_t> positions_;
   std::unique_ptr<fixed_scratch> fixed_;
+  std::unique_ptr<row_scratch> row_;
 };
 
 }  // namespace topsum::detail
