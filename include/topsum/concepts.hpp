@@ -264,7 +264,7 @@ enum class exchange_kind : unsigned char {
 };
 
 /// The schedule of messages that turns all ranks' selections into one result, equal on all ranks. Checked by the plan, whose
-/// `run` gives it a `round` (see `exchange/round.hpp`).
+/// `run` gives it a `channel` (see `exchange/channel.hpp`).
 /// 1. The same result on every rank, bit for bit, whatever the order of arrival.  2. Conservation: see `residual_store`.
 /// 3. Any number of ranks, empty selections, any k.  4. Messages and bytes as its documentation's formula says.
 /// 5. Its `state<R>` lies on the host, is the same on every rank, and works from any step on when it is new; it shows its fields

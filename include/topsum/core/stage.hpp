@@ -73,7 +73,7 @@ struct detail::stage_tag_of<on_nonfinite> {
 
 class description;
 
-/// Describes any stage: by its own `describe`, else by its `name`.
+/// Describes any stage: by its own `describe`, else by its `name`, and its `rule` where it has one.
 template <class S>
 void describe(description& out, S const& stage);
 
@@ -157,6 +157,7 @@ void describe(description& out, S const& stage) {
     stage.describe(out);
   } else {
     out.open(S::name);
+    if constexpr (requires { out("rule", stage.rule); }) out("rule", stage.rule);
     out.close();
   }
 }

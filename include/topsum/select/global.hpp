@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <topsum/core/piece.hpp>
-#include <topsum/core/stage.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/select/scope.hpp>
 
@@ -26,12 +25,6 @@ struct global : scope<Rule> {
 
   /// One piece, the gradient.
   [[nodiscard]] std::vector<piece> pieces(layout const& shapes) const { return {this->whole_piece(0, shapes.size())}; }
-
-  void describe(description& out) const {
-    out.open(name);
-    out("rule", this->rule);
-    out.close();
-  }
 };
 
 }  // namespace topsum

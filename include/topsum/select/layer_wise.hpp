@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <topsum/core/piece.hpp>
-#include <topsum/core/stage.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/select/scope.hpp>
 
@@ -32,12 +31,6 @@ struct layer_wise : scope<Rule> {
     for (std::size_t t = 0; t < shapes.tensors().size(); ++t)
       each.push_back(this->whole_piece(shapes.offset(t), shapes.offset(t + 1) - shapes.offset(t)));
     return each;
-  }
-
-  void describe(description& out) const {
-    out.open(name);
-    out("rule", this->rule);
-    out.close();
   }
 };
 

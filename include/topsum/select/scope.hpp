@@ -16,6 +16,7 @@
 namespace topsum {
 
 /// Base of a scope: derive from it, give a `name` and `pieces(layout)`, and the scope is a selection policy.
+/// One with options of its own lists them in `describe`, else ranks do not find out that they differ.
 template <class Rule>
 struct scope {
   using stage_tag = selection_tag;

@@ -22,6 +22,10 @@ struct plain {
   static constexpr std::string_view name = "plain";
 };
 
+struct halves : topsum::scope<topsum::top_k> {
+  static constexpr std::string_view name = "halves";
+};
+
 }  // namespace
 
 TEST_CASE("a stage reads as it is written") {
@@ -95,4 +99,11 @@ TEST_CASE("raw data change the hash by where they end") {
   b.mix("bc");
   CHECK(a.hash() != b.hash());
   CHECK(a.text().empty());
+}
+
+TEST_CASE("a scope that lists nothing itself lists its rule, so that ranks find out when rules differ") {
+  halves const a{{.rule = {.density = 0.1}}};
+  halves const b{{.rule = {.density = 0.2}}};
+  CHECK(topsum::to_text(a) == "halves{.rule = top_k{.density = 0.1, .k = default, .at_most = default}}");
+  CHECK(hash_of(a) != hash_of(b));
 }
