@@ -318,6 +318,17 @@ void run_type(settings const& chosen, std::size_t n, bool widest_only) {
   }
 }
 
+/// The instruction set that is used where none is asked for.
+std::string widest_name() {
+  switch (topsum::detail::resolved(host::instruction_set::automatic)) {
+    case host::instruction_set::avx512: return "avx512";
+    case host::instruction_set::avx2: return "avx2";
+    case host::instruction_set::portable:
+    case host::instruction_set::automatic: break;
+  }
+  return "portable";
+}
+
 settings parse(int argc, char** argv) {
   settings chosen;
   for (int i = 1; i < argc; ++i) {
@@ -354,7 +365,7 @@ int main(int argc, char** argv) {
   run_type<float>(chosen, n, chosen.quick);
   for (std::string const kind : {"conv", "transformer"}) {
     if (auto recorded = bench::recorded_gradients(kind, n)) {
-      contest<float>{chosen, *recorded, host::instruction_set::automatic, "widest", "@" + kind}.run();
+      contest<float>{chosen, *recorded, host::instruction_set::automatic, widest_name(), "@" + kind}.run();
     } else {
       std::fprintf(stderr, "select: no recorded gradients @%s; TOPSUM_GRADIENTS names no folder with %s.bf16\n",
                    kind.c_str(), kind.c_str());
