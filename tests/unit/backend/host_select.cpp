@@ -280,13 +280,12 @@ TEST_CASE("groups of every shape are selected from each on its own") {
     for (std::size_t const k : {std::size_t{0}, std::size_t{1}, group / 100 + 2, group / 9, group}) {
       if (k > group) continue;
       std::vector<piece> const pieces{{3, s.blocks * block, k, k, s.cut}, {n - 140, 100, 5, 5}};
-      for (pattern what : {pattern::bell, pattern::few_levels, pattern::nonfinite, pattern::zeros, pattern::rising,
-                           pattern::spikes, pattern::all_bad}) {
+      for (pattern what : {pattern::bell, pattern::few_levels, pattern::nonfinite, pattern::zeros}) {
         auto a = input<float>(what, n);
         for (auto set : instruction_sets())
           check_all<float, std::uint32_t>(check, host{set, 7}, a, topsum::decayed_residual_sum<float>{}, pieces,
                                           what != pattern::bell);
-        if (what != pattern::nonfinite && what != pattern::few_levels) continue;
+        if (what != pattern::nonfinite) continue;
         auto b = input<double>(what, n);
         arena<float, topsum::plain_gradient<float>> none{a.gradient, {}, {}, {}};
         for (auto set : instruction_sets()) {
