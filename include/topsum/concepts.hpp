@@ -208,7 +208,8 @@ concept selection_scope = selection_policy<S, B, T, I> && requires(S const& s) {
   requires selection_rule<std::remove_cvref_t<decltype(s.rule)>, B, T, I>;
 };
 
-/// Keeps what did not travel. A step reads its `source` once, then tells by `keep` which entries were applied.
+/// Keeps what did not travel. A step reads its `source` once, then tells by `keep` which entries were applied, and by `take_back`
+/// which sums an owner could not pass on.
 /// 1. Sum of residuals and applied entries = accumulators.  2. Nothing non-finite is ever stored.
 /// 3. A step without `commit` leaves the finite gradients in the residual, or (`rolls_back`) no trace.
 /// 4. A new state that took over what the old one shows is as good as the old one.
@@ -224,6 +225,7 @@ concept residual_store = stage_for<S, residual_tag> && requires(S const& s, B& b
   requires visitable_state<typename S::template state<B, T>>;
   s.template accumulate<B, T>(b, gradient, memory, fault);  // -> source<B, T, ...>
   s.keep(b, memory, list);                                  // these entries were applied, with these values
+  s.take_back(b, memory, list);                             // these sums came back, from whichever ranks they are
   s.keep_dense(b, memory, dense);                           // n values were applied, these
   s.commit(memory);
 };

@@ -455,6 +455,7 @@ class plan {
       auto const t2 = clock::now();
       r.exchange_seconds = seconds(t1, t2);
       residual_.keep(b, memory.residual, outcome.applied);
+      if (outcome.returned) residual_.take_back(b, memory.residual, *outcome.returned);
       if (double const d = reduction_.divisor(shape_.ranks); d != 1)
         b.divide(outcome.result, static_cast<wide_type>(d));
       r.result = b.read(finish(memory, outcome.result).count);

@@ -231,13 +231,17 @@ struct store {
   void commit(state<B, T>&) const
     requires(what != lacks::four)
   {}
+  template <class B, class T, class R, class I>
+  void take_back(B&, state<B, T>&, entries_view<B, R, I>) const
+    requires(what != lacks::five)
+  {}
 };
 
 template <lacks what>
 concept store_accepted = topsum::residual_store<store<what>, host>;
 static_assert(store_accepted<lacks::nothing> && plannable<float, comm, store<lacks::nothing>>);
 static_assert(!store_accepted<lacks::tag> && !store_accepted<lacks::one> && !store_accepted<lacks::two> &&
-              !store_accepted<lacks::three> && !store_accepted<lacks::four>);
+              !store_accepted<lacks::three> && !store_accepted<lacks::four> && !store_accepted<lacks::five>);
 static_assert(!topsum::discarding_store<store<lacks::nothing>, host>, "it need not be able to");
 static_assert(topsum::discarding_store<topsum::no_residual, host> &&
               topsum::discarding_store<topsum::error_feedback, host, double> &&

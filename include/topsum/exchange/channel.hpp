@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,10 +53,14 @@ template <class B, class R, class I>
 struct exchange_outcome {
   /// Sums over ranks, the same on every rank.
   entries_view<B, R, I> result;
-  /// This rank's entries that are in the result, with the values that receivers decoded.
+  /// This rank's entries that left its residual, with the values that receivers decoded: those in the result, and those whose
+  /// sums some rank lists as `returned`.
   entries_view<B, R, I> applied;
   /// Entries of this rank that travelled or stayed with it as owner.
   std::size_t sent = 0;
+  /// Sums, of any ranks' entries, that are not in the result and that no sender keeps: they go to this rank's residual. Also what
+  /// encoding a sum of the result lost.
+  std::optional<entries_view<B, R, I>> returned{};
 };
 
 /// One plan's messages over transport `C`, moving memory of backend `B`. Owns both, and the memory for headers.

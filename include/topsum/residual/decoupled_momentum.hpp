@@ -58,6 +58,11 @@ struct decoupled_momentum {
   void keep(B& backend, state<B, T>& memory, entries_view<B, R, I> applied) const {
     backend.subtract(applied, memory.next());
   }
+  /// Sums that came back to this rank wait here for a later step.
+  template <class B, class T, class R, class I>
+  void take_back(B& backend, state<B, T>& memory, entries_view<B, R, I> returned) const {
+    backend.add(returned, memory.next());
+  }
   /// All n values of `applied` left.
   template <class B, class T>
   void keep_dense(B& backend, state<B, T>& memory, typename B::template span<wide_t<T>> applied) const {

@@ -110,6 +110,11 @@ struct momentum_correction {
     backend.subtract(applied, memory.next(0));
     if (masking) backend.clear(applied, memory.next(1));
   }
+  /// Sums that came back to this rank wait here for a later step.
+  template <class B, class T, class R, class I>
+  void take_back(B& backend, state<B, T>& memory, entries_view<B, R, I> returned) const {
+    backend.add(returned, memory.next(0));
+  }
   /// All n values of `applied` left.
   template <class B, class T>
   void keep_dense(B& backend, state<B, T>& memory, typename B::template span<wide_t<T>> applied) const {

@@ -35,6 +35,8 @@ struct no_residual {
   }
   template <class B, class T, class R, class I>
   void keep(B&, state<B, T>&, entries_view<B, R, I>) const noexcept {}
+  template <class B, class T, class R, class I>
+  void take_back(B&, state<B, T>&, entries_view<B, R, I>) const noexcept {}
   template <class B, class T>
   void keep_dense(B&, state<B, T>&, typename B::template span<wide_t<T>>) const noexcept {}
   template <class B, class T>

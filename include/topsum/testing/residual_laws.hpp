@@ -62,7 +62,7 @@ template <value_type T, class S, class B = host>
       return fetch<R>(backend, accumulators.view(), n);
     };
     // Every third entry of the accumulators was applied.
-    auto const apply = [&](state_type& on, std::vector<R> const& acc, std::size_t first) {
+    auto const apply = [&](state_type& on, std::vector<R> const& acc, std::size_t first, bool comes_back = false) {
       std::vector<I> indices;
       std::vector<R> values;
       for (std::size_t i = first; i < n; i += 3) {
@@ -73,6 +73,7 @@ template <value_type T, class S, class B = host>
       backend.write(std::span<R const>{values}, applied.view().values.subspan(0, values.size()));
       backend.fill(applied.view().count, indices.size());
       store.keep(backend, on, applied.view());
+      if (comes_back) store.take_back(backend, on, applied.view());
       store.commit(on);
     };
     auto const residual = [&] { return fetch<R>(backend, state.current(), n); };
@@ -128,6 +129,9 @@ template <value_type T, class S, class B = host>
         apply(state, once, 1);
       }
     }
+    auto const returned = step(state, make_input<T>(input::small_integers, n, 4));
+    apply(state, returned, 0, true);
+    v.expect(residual() == returned, "entries that were applied and came back are in the residual");
     static_cast<void>(step(state, make_input<T>(input::small_integers, n, 5)));
     store.template keep_dense<B, T>(backend, state, accumulators.view());
     store.commit(state);
