@@ -45,7 +45,8 @@ template <class... S>
 inline constexpr bool every_slot_is_filled_once = filled<selection_tag, S...> <= 1 && filled<residual_tag, S...> <= 1 &&
                                                   filled<codec_tag, S...> <= 1 && filled<exchange_tag, S...> <= 1 &&
                                                   filled<reduction_tag, S...> <= 1 && filled<backend_tag, S...> <= 1 &&
-                                                  filled<index_tag, S...> <= 1 && filled<nonfinite_tag, S...> <= 1;
+                                                  filled<index_tag, S...> <= 1 && filled<nonfinite_tag, S...> <= 1 &&
+                                                  filled<coverage_tag, S...> <= 1;
 
 template <class T, class C, class... S>
 [[nodiscard]] consteval bool is_plannable() {
@@ -79,7 +80,7 @@ concept plannable = detail::is_plannable<T, C, S...>();
 /// - `comm`: a transport's handle (`topsum::local::communicator`, `topsum::mpi::communicator`, ...); a plan keeps a copy.
 /// - `shapes`: the layout of the gradient, or a plain number of values.
 /// - `stages`: one keyword a slot, in any order: a selection policy (a rule alone means `global{rule}`), a residual store, a
-///   codec, an exchange, a reduction, a backend, `topsum::index<I>{}`, `topsum::on_nonfinite::...`. Open slots take
+///   codec, an exchange, a reduction, a backend, `topsum::index<I>{}`, `topsum::on_nonfinite::...`, `topsum::row_coverage{}`. Open slots take
 ///   `global{top_k{.density = 0.01}}`, `error_feedback{}` (`no_residual{}` under `dense`), `raw{}`, `ok_topk{}`, `mean{}`,
 ///   `host{}`, `index<std::uint32_t>{}`, `on_nonfinite::error`.
 ///
@@ -111,6 +112,8 @@ template <class T, class C, class... S>
                 "topsum: the index type is given twice: pass one topsum::index<I>{}");
   static_assert(detail::filled<nonfinite_tag, S...> <= 1,
                 "topsum: the non-finite policy is given twice: pass one topsum::on_nonfinite");
+  static_assert(detail::filled<coverage_tag, S...> <= 1,
+                "topsum: the row coverage is asked for twice: pass one topsum::row_coverage");
   if constexpr (value_type<T> && transport<C> && detail::every_keyword_has_a_slot<S...> &&
                 detail::every_slot_is_filled_once<S...>) {
     using X = detail::pick_t<exchange_tag, ok_topk, S...>;
@@ -151,7 +154,8 @@ template <class T, class C, class... S>
                            detail::pick<codec_tag>(raw{}, stages...),
                            detail::pick<exchange_tag>(ok_topk{}, stages...),
                            detail::pick<reduction_tag>(mean{}, stages...),
-                           detail::pick<nonfinite_tag>(on_nonfinite::error, stages...)};
+                           detail::pick<nonfinite_tag>(on_nonfinite::error, stages...),
+                           detail::pick_optional<coverage_tag, row_coverage>(stages...)};
         }
       }
     }

@@ -21,6 +21,7 @@
 #include <topsum/core/entries.hpp>
 #include <topsum/core/memory.hpp>
 #include <topsum/core/moments.hpp>
+#include <topsum/core/partition.hpp>
 #include <topsum/core/piece.hpp>
 #include <topsum/core/random.hpp>
 #include <topsum/core/source.hpp>
@@ -108,7 +109,7 @@ concept selecting_backend = requires(
     entries_view<B, wide_t<T>, I> out, typename B::template span<wide_t<T>> dense,
     typename B::template span<wide_t<T> const> thresholds, typename B::template span<std::size_t> counts,
     typename B::template span<moments> sums, sampling how) {
-  b.template reserve_selection<wide_t<T>, I>(pieces);  // scratch for these pieces; allocates, once
+  b.template reserve_selection<wide_t<T>, I>(pieces);  // scratch for any of these pieces; allocates, once
   b.select_top_k(from, pieces, out, dense);
   b.select_at_least(from, pieces, thresholds, out, counts);
   b.select_if(
@@ -132,13 +133,21 @@ concept selecting_backend = requires(
 ///    the list and sets fault to 1.
 /// 10. `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value); `clear`: dense[index] = 0.
 /// 11. `divide`: values /= divisor.
+///
+/// Of the groups of pieces, in order; a list's entries that lie in no piece are passed over, and dropped by `drop_last`.
+/// 12. `kth_of(list, pieces, out)`, whole pieces only: out[g] = magnitude of the list's `count`-th entry, in the order above, in
+///     piece g; of the last one where it has fewer, 0 where none.
+/// 13. `drop_last(list, pieces, kth, drop, out)`: where drop[g] != 0 without the entry of group g that comes last among those of
+///     magnitude kth[g]; drop[g] is 0 then. `out` has room for the whole list, and may be it.
+/// 14. `count_groups(list, pieces, marks, out)`: out[0] = groups that have an entry. `marks` holds a number a group, for its use.
 template <class B, class R = float, class I = std::uint32_t, class T = R>
 concept list_backend = requires(
     B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
     std::span<entries_view<B, R, I> const> lists, int width, typename B::template span<R> dense,
     typename B::template span<I> bins, typename B::template span<std::uint64_t> positions,
     typename B::template span<std::uint64_t const> bounds, typename B::template span<std::size_t> counts,
-    typename B::template span<std::uint32_t> fault, typename B::template span<T> result) {
+    typename B::template span<std::uint32_t> fault, typename B::template span<T> result,
+    std::span<piece const> pieces) {
   b.template reserve_lists<R, I>(k, k);  // lists merged at once, longest list of top_of; allocates, once
   b.merge_sum(lists, out);
   b.top_of(a, k, out);
@@ -154,6 +163,9 @@ concept list_backend = requires(
   b.assign(a, result);
   b.clear(a, dense);
   b.divide(a, R{2});
+  b.kth_of(a, pieces, dense);
+  b.drop_last(a, pieces, dense, dense, out);
+  b.count_groups(a, pieces, fault, counts);
 };
 
 /// Where data live and loops run. Stages are written in these verbs alone, so that they run on every backend.
@@ -186,21 +198,31 @@ concept selection_rule = stage_for<S, rule_tag> && requires(S const& s, B& b,
 };
 
 /// What a step selects: a scope with a rule, or a policy of your own. Laws as for a rule, and
-/// 1. pieces lie in the layout, in order, without overlap.
+/// 1. The pieces of a list lie in the layout, in order, without overlap.
 template <class S, class B, class T = float, class I = std::uint32_t>
 concept selection_policy = stage_for<S, selection_tag> && requires(
                                                               S const& s, B& b, layout const& shapes,
                                                               source<B, T, decayed_residual_sum<T>> const& from,
-                                                              std::span<piece const> pieces, std::uint64_t step,
+                                                              partition const& pieces, std::uint64_t step,
                                                               typename S::template state<B, wide_t<T>> const& before,
                                                               typename S::template state<B, wide_t<T>>& after,
                                                               entries_view<B, wide_t<T>, I> out) {
-  { S::fixed_count } -> std::convertible_to<bool>;
-  { s.pieces(shapes) } -> std::same_as<std::vector<piece>>;
-  requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, std::span<piece const>>;
+  { S::fixed_count } -> std::convertible_to<bool>;  // whether every step selects as many as the partition's capacity
+  { s.pieces(shapes) } -> std::convertible_to<partition>;
+  requires std::constructible_from<typename S::template state<B, wide_t<T>>, B&, partition const&>;
   requires visitable_state<typename S::template state<B, wide_t<T>>>;
   s.select(b, from, pieces, step, before, after, out);
 };
+
+/// A policy that learns from what all ranks got: so that ranks decide alike, it decides by nothing else. Called once a step that
+/// succeeds, with the reduced result.
+/// 1. What it writes is the same on every rank.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept observing_policy = selection_policy<S, B, T, I> &&
+                           requires(S const& s, B& b, entries_view<B, wide_t<T>, I> result, partition const& pieces,
+                                    std::uint64_t step, typename S::template state<B, wide_t<T>>& after) {
+                             s.observe(b, result, pieces, step, after);
+                           };
 
 /// A policy that applies one rule to pieces of its making.
 template <class S, class B, class T = float, class I = std::uint32_t>

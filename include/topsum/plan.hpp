@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <topsum/concepts.hpp>
+#include <topsum/core/dimensions.hpp>
 #include <topsum/core/report.hpp>
 #include <topsum/detail/checkpoint.hpp>
 #include <topsum/detail/plan_memory.hpp>
@@ -56,7 +57,8 @@ class plan {
   static constexpr bool is_sparse = X::kind != exchange_kind::dense;
 
   /// Use `plan_allreduce`, which names the slots.
-  plan(C comm, layout shapes, B on, S selection, E residual, K codec, X exchange, D reduction, on_nonfinite nonfinite)
+  plan(C comm, layout shapes, B on, S selection, E residual, K codec, X exchange, D reduction, on_nonfinite nonfinite,
+       std::optional<row_coverage> coverage)
       : layout_{std::move(shapes)},
         selection_{std::move(selection)},
         residual_{std::move(residual)},
@@ -64,6 +66,7 @@ class plan {
         exchange_{std::move(exchange)},
         reduction_{std::move(reduction)},
         nonfinite_{nonfinite},
+        coverage_{coverage},
         channel_{std::move(on), std::move(comm)} {
     wire_header mine{wire_header::kind::construction,
                      errc::none,
@@ -162,7 +165,7 @@ class plan {
   /// Collective. `saved` are the bytes of all old ranks, in any order, or at least those which this rank takes: with P ranks now,
   /// rank r takes old ranks r, r + P, r + 2P, ... and sums their residuals in that order, so that no residual is lost. A rank
   /// beyond the old number takes none and may be given none. On another number of ranks the exchange starts afresh, and so does
-  /// the selection on ranks that take none; the others take their first old rank's. Costs 48 bytes to each peer and one pass over
+  /// the selection on ranks that take none (on all, where it learns from results); the others take their first old rank's. Costs 48 bytes to each peer and one pass over
   /// what is kept; allocates.
   /// Throws topsum::error on every rank alike, and leaves the plans as they were: errc::bad_argument (damaged or missing bytes),
   /// errc::mismatch (another layout, type or stage; ranks load different steps). See docs/checkpoints.md.
@@ -252,8 +255,9 @@ class plan {
                            " does not fit 32-bit indices; pass topsum::index<std::uint64_t>{} to plan_allreduce")};
     }
     pieces_ = selection_.pieces(layout_);
+    if (is_sparse && coverage_) rows_ = detail::coverage_memory<B>{channel_.backend(), layout_, coverage_->along};
     check_pieces();
-    shape_ = {n, total_capacity(pieces_), channel_.rank(), channel_.ranks()};
+    shape_ = {n, pieces_.capacity, channel_.rank(), channel_.ranks()};
     if constexpr (is_sparse) {
       memory_.emplace(channel_.backend(), pieces_, shape_, residual_, codec_, exchange_);
       if (nonfinite_ == on_nonfinite::propagate) {
@@ -334,8 +338,9 @@ class plan {
     auto const load = [&](auto& state, detail::saved_bytes from) {
       detail::load_fields(channel_.backend(), state, std::span{&from, 1}, detail::loading::apply, false);
     };
-    load(*states.selection, own.selection.fields);
-    if (own.head.ranks != static_cast<std::uint64_t>(shape_.ranks)) return 0;
+    bool const as_many = own.head.ranks == static_cast<std::uint64_t>(shape_.ranks);
+    if (as_many || !observing_policy<S, B, T, I>) load(*states.selection, own.selection.fields);
+    if (!as_many) return 0;
     load(*states.exchange, own.exchange.fields);
     if constexpr (requires { states.exchange->fits(shape_); }) {
       if (!states.exchange->fits(shape_))
@@ -345,16 +350,20 @@ class plan {
   }
 
   void check_pieces() const {
-    std::size_t end = 0;
-    for (piece const& p : pieces_) {
-      if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || !is_well_formed(p)) {
-        throw error{errc::bad_argument,
-                    detail::sentence(S::name,
-                                     ": its pieces overlap, leave the layout, are not whole blocks, or may send more "
-                                     "entries than they have values")};
+    pieces_.for_each_list([this](std::span<piece const> list) {
+      std::size_t end = 0;
+      for (piece const& p : list) {
+        if (p.begin < end || p.size > layout_.size() || p.begin > layout_.size() - p.size || !is_well_formed(p)) {
+          throw error{errc::bad_argument,
+                      detail::sentence(S::name,
+                                       ": its pieces overlap, leave the layout, are not whole blocks, or may send more "
+                                       "entries than they have values")};
+        }
+        end = p.begin + p.size;
       }
-      end = p.begin + p.size;
-    }
+    });
+    if (pieces_.capacity > layout_.size())
+      throw error{errc::bad_argument, detail::sentence(S::name, ": its capacity exceeds the number of values")};
   }
 
   /// One step. `finish(memory, reduced)` takes the result and returns its entries; a dense exchange works in `dense`.
@@ -433,6 +442,7 @@ class plan {
         selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after,
                           memory.selected.view());
         r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
+        if (coverage_) r.selected_coverage = rows_.share(b, memory.selected.view());
       } else {
         b.accumulate(from, work);
         r.selected = shape_.n;
@@ -459,6 +469,9 @@ class plan {
       if (double const d = reduction_.divisor(shape_.ranks); d != 1)
         b.divide(outcome.result, static_cast<wide_type>(d));
       r.result = b.read(finish(memory, outcome.result).count);
+      if (coverage_) r.coverage = rows_.share(b, outcome.result);
+      if constexpr (observing_policy<S, B, T, I>)
+        selection_.observe(b, outcome.result, pieces_, step_, memory.selection_after);
       swap_states();
       r.apply_seconds = seconds(t2, clock::now());
     } else {
@@ -531,8 +544,10 @@ class plan {
   X exchange_;
   D reduction_;
   on_nonfinite nonfinite_;
+  std::optional<row_coverage> coverage_;
   channel_type channel_;
-  std::vector<piece> pieces_;
+  partition pieces_;
+  detail::coverage_memory<B> rows_;
   exchange_shape shape_;
   std::optional<memory_type> memory_;
   std::uint64_t fingerprint_ = 0;

@@ -10,6 +10,7 @@
 #include <topsum/codec/raw.hpp>
 #include <topsum/concepts.hpp>
 #include <topsum/core/bfloat16.hpp>
+#include <topsum/core/dimensions.hpp>
 #include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
 #include <topsum/exchange/dense.hpp>
@@ -23,9 +24,12 @@
 #include <topsum/residual/error_feedback.hpp>
 #include <topsum/residual/momentum_correction.hpp>
 #include <topsum/residual/no_residual.hpp>
+#include <topsum/select/adtopk.hpp>
 #include <topsum/select/all_dimension.hpp>
+#include <topsum/select/alternate.hpp>
 #include <topsum/select/bisected_threshold.hpp>
 #include <topsum/select/chunked.hpp>
+#include <topsum/select/exact_budget.hpp>
 #include <topsum/select/exponential_threshold.hpp>
 #include <topsum/select/exponential_warm_up.hpp>
 #include <topsum/select/fixed_threshold.hpp>

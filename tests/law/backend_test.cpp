@@ -100,6 +100,13 @@ class runner {
     b.moments(from, view, kth.view(), sums.view());
     b.sample_kth(from, view, topsum::sampling{10'000'000, 5}, kth.view());
     b.select_at(from, first.view());
+    b.kth_of(both.view(), view, r.view());
+    auto groups = b.template allocate<std::size_t>(1);
+    auto marks = b.template allocate<std::uint32_t>(3);
+    b.count_groups(both.view(), view, marks.view(), groups.view());
+    auto drop = b.template allocate<float>(3);
+    b.fill(drop.view(), 1.0F);
+    b.drop_last(second.view(), view, r.view(), drop.view(), second.view());
 
     outcome o;
     o.residual = host_copy(r.view());
@@ -115,6 +122,8 @@ class runner {
       o.sums.insert(o.sums.end(), {m.sum, m.sum_magnitude, m.sum_squares, m.mantissa, m.largest});
     }
     for (float estimate : host_copy(kth.view())) o.values.push_back(estimate);
+    o.numbers.push_back(read_one(groups.view()));
+    o.numbers.push_back(read_one(second.view().count));
     o.numbers.push_back(b.read(bad.view()));
     return o;
   }

@@ -295,6 +295,24 @@ class archetype_backend {
   void divide(list<R, I> const& a, std::type_identity_t<R> divisor) {
     later([a = raw(a), divisor](topsum::host& h) { h.divide(a, divisor); });
   }
+  template <class R, class I>
+  void kth_of(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::type_identity_t<R>> out) {
+    later([a = raw(a), pieces = taken(pieces), out](topsum::host& h) { h.kth_of(a, pieces, out.inside_); });
+  }
+  template <class R, class I>
+  void drop_last(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::type_identity_t<R> const> kth,
+                 span<std::type_identity_t<R>> drop, list<R, I> const& out) {
+    later([a = raw(a), pieces = taken(pieces), kth, drop, out = raw(out)](topsum::host& h) {
+      h.drop_last(a, pieces, kth.inside_, drop.inside_, out);
+    });
+  }
+  template <class R, class I>
+  void count_groups(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::uint32_t> marks,
+                    span<std::size_t> out) {
+    later([a = raw(a), pieces = taken(pieces), marks, out](topsum::host& h) {
+      h.count_groups(a, pieces, marks.inside_, out.inside_);
+    });
+  }
 
  private:
   template <class Verb>

@@ -27,6 +27,7 @@
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
 #include <topsum/detail/host_grid.hpp>
+#include <topsum/detail/host_group_lists.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_lists.hpp>
 #include <topsum/detail/host_memory.hpp>
@@ -393,6 +394,31 @@ class host : public detail::host_memory_verbs {
   void divide(entries_view<host, R, I> const& list, std::type_identity_t<R> divisor) {
     std::size_t const used = in_use(list).size;
     for (R& value : list.values.first(used)) value /= divisor;
+  }
+
+  // Of the groups of pieces; see `detail/host_group_lists.hpp`.
+
+  /// out[g] = magnitude of the `count`-th entry of the list in whole piece g; of its last one where it has fewer, 0 where none.
+  template <class R, class I>
+  void kth_of(entries_view<host, R, I> const& list, std::span<piece const> pieces, span<std::type_identity_t<R>> out) {
+    assert(out.size() >= pieces.size());
+    detail::kth_of_pieces(in_use(list), pieces, out.data());
+  }
+  /// Without the last entry, among those of magnitude kth[g], of each group g with drop[g] != 0. `out` may be `list`.
+  template <class R, class I>
+  void drop_last(entries_view<host, R, I> const& list, std::span<piece const> pieces,
+                 span<std::type_identity_t<R> const> kth, span<std::type_identity_t<R>> drop,
+                 entries_view<host, R, I> const& out) {
+    assert(kth.size() >= total_groups(pieces) && drop.size() >= total_groups(pieces));
+    out.count[0] = detail::drop_last(in_use(list), pieces, kth.data(), drop.data(), out.indices.data(),
+                                     out.values.data());
+  }
+  /// out[0] = groups that have an entry in the list.
+  template <class R, class I>
+  void count_groups(entries_view<host, R, I> const& list, std::span<piece const> pieces, span<std::uint32_t> marks,
+                    span<std::size_t> out) {
+    assert(marks.size() >= total_groups(pieces));
+    out[0] = detail::count_groups(in_use(list), pieces, marks.data());
   }
 
  private:

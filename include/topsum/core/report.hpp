@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -24,9 +25,12 @@ struct report {
   std::uint64_t bytes = 0;          ///< bytes sent by this rank in all
   std::uint64_t control_bytes = 0;  ///< of those: headers, counts and boundaries, O(P)
   std::uint64_t dense_bytes = 0;    ///< what a dense ring allreduce would send: 2 n (P-1)/P values
-  double select_seconds = 0;        ///< accumulate and select
-  double exchange_seconds = 0;      ///< encode, send, reduce, gather, decode
-  double apply_seconds = 0;         ///< residual and result
+  std::optional<double>
+      selected_coverage{};           ///< share of rows in this rank's selection, if `row_coverage` was asked for
+  std::optional<double> coverage{};  ///< the same of the result
+  double select_seconds = 0;         ///< accumulate and select
+  double exchange_seconds = 0;       ///< encode, send, reduce, gather, decode
+  double apply_seconds = 0;          ///< residual and result
 
   /// Selected share of the values.
   [[nodiscard]] double effective_density() const {
@@ -46,7 +50,13 @@ struct report {
                   static_cast<unsigned long long>(step), selected, n, 100 * effective_density(), sent, result,
                   static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(messages),
                   100 * share_of_dense(), 1e3 * select_seconds, 1e3 * exchange_seconds, 1e3 * apply_seconds);
-    return line;
+    std::string text{line};
+    if (coverage) {
+      std::snprintf(line, sizeof line, "; rows with entries %.3g %%, selected %.3g %%", 100 * *coverage,
+                    100 * selected_coverage.value_or(0));
+      text += line;
+    }
+    return text;
   }
   friend std::ostream& operator<<(std::ostream& out, report const& r) { return out << r.to_string(); }
 };

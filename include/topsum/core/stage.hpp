@@ -24,6 +24,7 @@ struct reduction_tag {};
 struct backend_tag {};
 struct index_tag {};
 struct nonfinite_tag {};
+struct coverage_tag {};
 
 namespace detail {
 template <class S>

@@ -5,6 +5,7 @@
 #define TOPSUM_DETAIL_KEYWORDS_HPP
 
 #include <concepts>
+#include <optional>
 #include <type_traits>
 
 #include <topsum/core/stage.hpp>
@@ -32,8 +33,8 @@ struct tags {
   template <class S>
   static constexpr bool hold = (std::same_as<stage_tag_t<as_stage_t<S>>, Tags> || ...);
 };
-using plan_slots =
-    tags<selection_tag, residual_tag, codec_tag, exchange_tag, reduction_tag, backend_tag, index_tag, nonfinite_tag>;
+using plan_slots = tags<selection_tag, residual_tag, codec_tag, exchange_tag, reduction_tag, backend_tag, index_tag,
+                        nonfinite_tag, coverage_tag>;
 
 /// The stage for slot `Tag` among the keywords, else the default.
 template <class Tag, class Default>
@@ -46,6 +47,15 @@ template <class Tag, class Default, class First, class... Rest>
     return as_stage(first);
   } else {
     return pick<Tag>(otherwise, rest...);
+  }
+}
+/// The keyword of slot `Tag`, where there is one.
+template <class Tag, class Keyword, class... S>
+[[nodiscard]] constexpr std::optional<Keyword> pick_optional(S const&... stages) {
+  if constexpr (filled<Tag, S...> == 0) {
+    return std::nullopt;
+  } else {
+    return pick<Tag>(Keyword{}, stages...);
   }
 }
 template <class Tag, class Default, class... S>

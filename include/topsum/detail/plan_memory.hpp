@@ -5,14 +5,16 @@
 #define TOPSUM_DETAIL_PLAN_MEMORY_HPP
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <topsum/core/dimensions.hpp>
 #include <topsum/core/entries.hpp>
-#include <topsum/core/piece.hpp>
+#include <topsum/core/partition.hpp>
 #include <topsum/core/source.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/exchange/channel.hpp>
@@ -28,23 +30,46 @@ struct nonfinite_marks {
   std::vector<I> positions;  // the same on the host, while they are put in order
 };
 
+/// The rows of a layout, and marks to count those that have entries.
+template <class B>
+struct coverage_memory {
+  coverage_memory() = default;
+  coverage_memory(B& b, layout const& shapes, axis along)
+      : rows{all_rows(shapes, along)},
+        total{total_groups(rows)},
+        marks{b.template allocate<std::uint32_t>(total)},
+        count{b.template allocate<std::size_t>(1)} {}
+
+  /// Share of the rows that have an entry in the list; 1 where there are no rows.
+  template <class R, class I>
+  [[nodiscard]] double share(B& b, entries_view<B, R, I> const& list) {
+    b.count_groups(list, rows, marks.view(), count.view());
+    return total == 0 ? 1 : static_cast<double>(b.read(count.view())) / static_cast<double>(total);
+  }
+
+  std::vector<piece> rows;
+  std::size_t total = 0;
+  typename B::template buffer<std::uint32_t> marks;
+  typename B::template buffer<std::size_t> count;
+};
+
 /// What a plan of a sparse exchange owns.
 template <class B, class T, class I, class S, class E, class K, class X>
 struct sparse_memory {
   using R = wide_t<T>;
-  sparse_memory(B& b, std::vector<piece> const& pieces, exchange_shape const& s, E const& residual_stage,
-                K const& codec, X const& exchange)
+  sparse_memory(B& b, partition const& pieces, exchange_shape const& s, E const& residual_stage, K const& codec,
+                X const& exchange)
       : fault{b.template allocate<nonfinite_record>(1)},
         residual{b, s.n, residual_stage},
         selection_before{b, pieces},
         selection_after{b, pieces},
-        selected{b, s.capacity},
+        selected{b, pieces.room},
         exchange_before{s},
         exchange_after{s},
         workspace{b, codec, s, exchange},
         marks{b, s.ranks},
         marked{b, 0} {
-    b.template reserve_selection<R, I>(pieces);
+    pieces.for_each_list([&b](std::span<piece const> list) { b.template reserve_selection<R, I>(list); });
   }
   typename B::template buffer<nonfinite_record> fault;
   typename E::template state<B, T> residual;
@@ -80,7 +105,7 @@ struct loaded_states {};
 template <class B, class T, class I, class S, class E, class K, class X>
 struct loaded_states<sparse_memory<B, T, I, S, E, K, X>> {
   using memory_type = sparse_memory<B, T, I, S, E, K, X>;
-  void make(B& b, std::vector<piece> const& pieces, exchange_shape const& s) {
+  void make(B& b, partition const& pieces, exchange_shape const& s) {
     selection.emplace(b, pieces);
     exchange.emplace(s);
   }

@@ -8,20 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include <topsum/core/dimensions.hpp>
 #include <topsum/core/piece.hpp>
 #include <topsum/core/stage.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/select/scope.hpp>
 
 namespace topsum {
-
-/// Which elements of a tensor form a row. Extents count from the outermost.
-enum class axis : unsigned char {
-  second,  ///< along the second extent: Linear [out, in] has `out` rows of `in`, Conv [out, in, kh, kw] out*kh*kw rows of `in`
-  first,       ///< along the first: an embedding [words, width] has `width` rows of `words`
-  longest,     ///< along the longest; the second, then the outermost, where several are
-  out_channel  ///< all that belongs to one index of the first extent: Conv has `out` rows of in*kh*kw
-};
 
 /// Options of `all_dimension`.
 struct all_dimension_options {
@@ -52,7 +45,7 @@ struct all_dimension : scope<Rule> {
     each.reserve(shapes.tensors().size());
     for (std::size_t t = 0; t < shapes.tensors().size(); ++t) {
       std::size_t const size = shapes.offset(t + 1) - shapes.offset(t);
-      grid const rows = size == 0 ? grid{} : rows_of(shapes.tensors()[t].shape, size);
+      grid const rows = size == 0 ? grid{} : rows_of(shapes.tensors()[t].shape, size, options.along);
       std::size_t const length = rows.height * rows.run;
       piece const cut = this->cut_piece(shapes.offset(t), size, rows, length);
       bool const dense = length <= 1 || 2 * cut.count >= length;
@@ -66,22 +59,6 @@ struct all_dimension : scope<Rule> {
     out("rule", this->rule);
     out("along", options.along);
     out.close();
-  }
-
- private:
-  /// {} for a tensor without rows.
-  [[nodiscard]] grid rows_of(extents const& shape, std::size_t size) const {
-    auto const& e = shape.values();
-    if (e.size() < 2) return {};
-    if (options.along == axis::out_channel) return {1, size, size / static_cast<std::size_t>(e[0])};
-    std::size_t along = options.along == axis::first ? 0 : 1;
-    if (options.along == axis::longest) {
-      for (std::size_t a = 0; a < e.size(); ++a) along = e[a] > e[along] ? a : along;
-    }
-    auto const length = static_cast<std::size_t>(e[along]);
-    std::size_t stride = 1;
-    for (std::size_t a = along + 1; a < e.size(); ++a) stride *= static_cast<std::size_t>(e[a]);
-    return stride == 1 ? grid{1, size, length} : grid{length, stride, 1};
   }
 };
 

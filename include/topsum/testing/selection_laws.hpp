@@ -40,22 +40,23 @@ template <class T, class I, class P, class B, class After>
 void select_steps(P const& policy, layout const& shapes, B& backend, input kind, std::uint64_t steps, After after,
                   bool through_bytes = false) {
   using R = wide_t<T>;
-  std::vector<piece> const pieces = policy.pieces(shapes);
-  backend.template reserve_selection<R, I>(std::span<piece const>{pieces});
-  backend.template reserve_lists<R, I>(2, total_capacity(pieces));
+  partition const pieces = policy.pieces(shapes);
+  pieces.for_each_list([&](std::span<piece const> list) { backend.template reserve_selection<R, I>(list); });
+  backend.template reserve_lists<R, I>(2, pieces.capacity);
   typename P::template state<B, R> state{backend, pieces};
   typename P::template state<B, R> next{backend, pieces};
   error_feedback const residual;
   error_feedback::state<B, T> kept{backend, shapes.size(), residual};
-  entries<B, R, I> out{backend, total_capacity(pieces)};
+  entries<B, R, I> out{backend, pieces.room};
   auto fault = backend.template allocate<nonfinite_record>(1);
   for (std::uint64_t step = 0; step < steps; ++step) {
     auto const gradient = place(backend, make_input<T>(kind, shapes.size(), 7 + step));
     backend.fill(fault.view(), nonfinite_record{});
     auto const from = residual.template accumulate<B, T>(backend, gradient.view(), kept, fault.view());
-    policy.select(backend, from, std::span<piece const>{pieces}, step, std::as_const(state), next, out.view());
+    policy.select(backend, from, pieces, step, std::as_const(state), next, out.view());
+    if constexpr (observing_policy<P, B, T, I>) policy.observe(backend, out.view(), pieces, step, next);
     std::size_t const count = backend.read(typename B::template span<std::size_t const>{out.view().count});
-    bool const fits = count <= out.capacity();
+    bool const fits = count <= pieces.capacity;
     host_entries<R, I> const got = fits ? host_entries<R, I>{fetch<I>(backend, out.view().indices, count),
                                                              fetch<R>(backend, out.view().values, count)}
                                         : host_entries<R, I>{};
@@ -69,6 +70,21 @@ void select_steps(P const& policy, layout const& shapes, B& backend, input kind,
   }
 }
 
+/// Entries lie in pieces, at most `capacity` of them in a group.
+template <class I>
+void expect_room(verdict& v, std::span<piece const> pieces, std::vector<I> const& indices) {
+  std::size_t at = 0;
+  for (piece const& p : pieces) {
+    std::vector<std::size_t> travel(group_count(p));
+    while (at < indices.size() && indices[at] < p.begin + p.size) {
+      if (!v.expect(indices[at] >= p.begin, "entries lie in pieces")) return;
+      ++travel[group_of(p, indices[at++])];
+    }
+    for (std::size_t const sent : travel) v.expect(sent <= p.capacity, "at most `capacity` entries a group");
+  }
+  v.expect(at == indices.size(), "entries lie in pieces, in order");
+}
+
 /// Laws of `selection_policy` on `shapes`, over every input and a few steps: pieces lie in the layout in order; at most
 /// `capacity` entries a piece; indices increase; values are the accumulators, bit for bit; `fixed_count` tells the truth; the
 /// accumulators come into being exactly once; the same input, step and state give the same entries.
@@ -80,14 +96,17 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
   verdict v;
   v.about(to_text(policy));
   policy.validate();
-  std::vector<piece> const pieces = policy.pieces(shapes);
-  std::size_t end = 0;
-  for (piece const& p : pieces) {
-    v.expect(p.begin >= end && p.begin + p.size <= shapes.size(),
-             "pieces lie in the layout, in order, without overlap");
-    v.expect(is_well_formed(p), "a piece is whole blocks, and a group sends no more entries than it has values");
-    end = p.begin + p.size;
-  }
+  partition const pieces = policy.pieces(shapes);
+  pieces.for_each_list([&](std::span<piece const> list) {
+    std::size_t end = 0;
+    for (piece const& p : list) {
+      v.expect(p.begin >= end && p.begin + p.size <= shapes.size(),
+               "pieces lie in the layout, in order, without overlap");
+      v.expect(is_well_formed(p), "a piece is whole blocks, and a group sends no more entries than it has values");
+      end = p.begin + p.size;
+    }
+  });
+  v.expect(pieces.capacity <= shapes.size(), "no more entries may travel than there are values");
   for (input const kind : every_input) {
     std::vector<host_entries<R, I>> first_run;
     std::vector<R> sum(shapes.size());
@@ -100,22 +119,14 @@ template <value_type T, index_type I = std::uint32_t, class P, class B = host>
           v.expect(sum == accumulators, "each element is accumulated exactly once");
           if (!v.expect(fits, "no more entries than the pieces' capacities")) return;
           if (P::fixed_count)
-            v.expect(got.indices.size() == total_capacity(pieces), "fixed_count policies fill every capacity");
-          std::size_t at = 0;
-          for (piece const& p : pieces) {
-            std::vector<std::size_t> travel(group_count(p));
-            while (at < got.indices.size() && got.indices[at] < p.begin + p.size) {
-              std::size_t const i = got.indices[at];
-              if (!v.expect(i >= p.begin, "entries lie in pieces")) return;
-              if (!v.expect(at == 0 || got.indices[at - 1] < got.indices[at], "indices increase strictly")) return;
-              v.expect(std::bit_cast<bits_t<R>>(got.values[at]) == std::bit_cast<bits_t<R>>(accumulators[i]),
-                       "values are the accumulators, bit for bit");
-              ++travel[group_of(p, i)];
-              ++at;
-            }
-            for (std::size_t const sent : travel) v.expect(sent <= p.capacity, "at most `capacity` entries a group");
+            v.expect(got.indices.size() == pieces.capacity, "fixed_count policies fill every capacity");
+          for (std::size_t at = 0; at < got.indices.size(); ++at) {
+            std::size_t const i = got.indices[at];
+            if (!v.expect(i < sum.size() && (at == 0 || got.indices[at - 1] < i), "indices increase strictly")) return;
+            v.expect(std::bit_cast<bits_t<R>>(got.values[at]) == std::bit_cast<bits_t<R>>(accumulators[i]),
+                     "values are the accumulators, bit for bit");
           }
-          v.expect(at == got.indices.size(), "entries lie in pieces, in order");
+          if (pieces.parts.empty()) expect_room(v, pieces, got.indices);
           first_run.push_back(got);
         });
     for (bool const through_bytes : {false, true}) {

@@ -259,6 +259,103 @@ TEST_CASE("a fault that is there already stays") {
   CHECK(list.count == 5);
 }
 
+namespace {
+
+// Pieces with gaps: two whole ones, rows, columns of a matrix, an empty one.
+std::vector<topsum::piece> const grouped{
+    {3, 40, 6, 6}, {50, 60, 2, 2, {1, 60, 20}}, {120, 0, 0, 0}, {120, 84, 3, 3, {12, 7, 1}}, {210, 30, 4, 4}};
+std::vector<topsum::piece> const wholes{
+    {3, 40, 6, 6}, {50, 60, 1, 2}, {120, 0, 0, 0}, {130, 70, 0, 3}, {210, 30, 99, 4}};
+
+// Entries' places in the list, by group.
+template <class R, class I>
+std::vector<std::vector<std::size_t>> by_group(list_of<R, I> const& list, std::vector<topsum::piece> const& pieces) {
+  std::vector<std::vector<std::size_t>> places;
+  for (auto const& p : pieces) {
+    for (std::size_t g = 0; g < topsum::group_count(p); ++g) {
+      auto const where = topsum::group_at(p, g);
+      auto& here = places.emplace_back();
+      for (std::size_t i = 0; i < where.size(); ++i) {
+        auto const at = std::find(list.indices.begin(), list.indices.end(), where.position(i));
+        if (at != list.indices.end()) here.push_back(static_cast<std::size_t>(at - list.indices.begin()));
+      }
+    }
+  }
+  return places;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("kth_of finds each piece's k-th magnitude in a list", R, float, double) {
+  for (pattern const what : {pattern::bell, pattern::equal, pattern::zeros}) {
+    for (std::size_t const size : {0U, 1U, 30U, 200U, 250U}) {
+      auto list = random_list<R, std::uint32_t>(size, 250, 4, what);
+      auto const groups = by_group(list.list(), wholes);
+      std::vector<R> got(wholes.size(), R{-1});
+      host{}.kth_of(list.view(), wholes, topsum::host_span<R>{got});
+      for (std::size_t p = 0; p < wholes.size(); ++p) {
+        std::vector<R> magnitudes;
+        for (std::size_t e : groups[p]) magnitudes.push_back(std::abs(list.values[e]));
+        std::sort(magnitudes.rbegin(), magnitudes.rend());
+        std::size_t const k = std::min(wholes[p].count, magnitudes.size());
+        CHECK(got[p] == (k == 0 ? R{0} : magnitudes[k - 1]));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("drop_last takes the last of equals from the groups that are marked, in place too", R, float,
+                   double) {
+  for (pattern const what : {pattern::bell, pattern::equal, pattern::zeros}) {
+    for (std::size_t const size : {0U, 1U, 60U, 250U}) {
+      for (bool const in_place : {false, true}) {
+        auto list = random_list<R, std::uint32_t>(size, 250, 9, what);
+        auto const before = list.list();
+        auto const groups = by_group(before, grouped);
+        std::vector<R> kth(groups.size());
+        std::vector<R> drop(groups.size());
+        std::vector<bool> keep(size, false);
+        for (std::size_t g = 0; g < groups.size(); ++g) {
+          drop[g] = g % 3 == 0 ? R{0} : R{1};
+          std::ptrdiff_t loses = -1;
+          for (std::size_t e : groups[g]) {
+            keep[e] = true;
+            if (kth[g] == 0 || std::abs(before.values[e]) < kth[g]) kth[g] = std::abs(before.values[e]);
+          }
+          for (std::size_t e : groups[g])
+            loses = std::abs(before.values[e]) == kth[g] ? static_cast<std::ptrdiff_t>(e) : loses;
+          if (drop[g] != 0 && loses >= 0) keep[static_cast<std::size_t>(loses)] = false;
+        }
+        list_of<R, std::uint32_t> expected;
+        for (std::size_t e = 0; e < size; ++e) {
+          if (!keep[e]) continue;
+          expected.indices.push_back(before.indices[e]);
+          expected.values.push_back(before.values[e]);
+        }
+        room<R, std::uint32_t> other{size};
+        auto& target = in_place ? list : other;
+        host{}.drop_last(list.view(), grouped, topsum::host_span<R const>{kth}, topsum::host_span<R>{drop},
+                         target.view());
+        CHECK(target.list().indices == expected.indices);
+        CHECK(target.list().values == expected.values);
+      }
+    }
+  }
+}
+
+TEST_CASE("count_groups counts groups with entries") {
+  for (std::size_t const size : {0U, 1U, 5U, 60U, 250U}) {
+    auto list = random_list<float, std::uint32_t>(size, 250, 2);
+    auto const groups = by_group(list.list(), grouped);
+    std::vector<std::uint32_t> marks(groups.size(), 7);
+    std::vector<std::size_t> count(1);
+    host{}.count_groups(list.view(), grouped, topsum::host_span<std::uint32_t>{marks},
+                        topsum::host_span<std::size_t>{count});
+    CHECK(count[0] == static_cast<std::size_t>(
+                          std::count_if(groups.begin(), groups.end(), [](auto const& g) { return !g.empty(); })));
+  }
+}
+
 TEST_CASE("scattered updates and divide") {
   host backend;
   for (std::size_t size : {0U, 1U, 31U, 32U, 33U, 500U}) {
