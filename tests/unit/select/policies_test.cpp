@@ -75,7 +75,6 @@ list by_sorting(Scope const& scope, topsum::layout const& shapes, double density
   std::size_t const k = std::max<std::size_t>(1, floor_of(x.size()));
   list all;
   list next;
-  std::size_t begins = 0;
   for (topsum::piece const& p : scope.pieces(shapes)) {
     for (std::size_t g = 0; g < topsum::group_count(p); ++g) {
       topsum::group const where = topsum::group_at(p, g);
@@ -86,7 +85,6 @@ list by_sorting(Scope const& scope, topsum::layout const& shapes, double density
       std::size_t const share = floor_of(group.size());
       all.insert(all.end(), group.begin(), group.begin() + static_cast<std::ptrdiff_t>(share));
       if (share < group.size()) next.push_back(group[share]);
-      ++begins;
     }
   }
   // Equal next magnitudes: the group that comes first, and `next` is in that order.
