@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <topsum/core/entries.hpp>
+#include <topsum/core/interleaving.hpp>
 #include <topsum/core/memory.hpp>
 #include <topsum/core/moments.hpp>
 #include <topsum/core/partition.hpp>
@@ -97,23 +98,27 @@ concept memory_backend = requires(B& b, std::size_t n, typename B::template span
 ///    `counts[g]` is their number before the cut, at most 2 * max(count, capacity).
 /// 3. `select_if`: the elements for which `predicate(position, x)` holds, the first `capacity` of them in that order.
 /// 4. `accumulate`: no selection; `out[i]` is the accumulator.
-/// 5. `select_at(from, list)`: the list's values become the accumulators at its indices, which increase strictly.
+/// 5. `select_quotas(from, wanted, out)`: exactly the `wanted.of(r)` first entries of each owner's coordinates, zeros included
+///    (`core/interleaving.hpp`).
+/// 6. `select_at(from, list)`: the list's values become the accumulators at its indices, which increase strictly.
 ///
 /// Verbs that peek: they store nothing, in the states and in `fault` neither, and give one value a group.
-/// 6. `moments`: sums over a group's elements with |x| >= thresholds[g] and x != 0, in the order that `moments` states. A group
+/// 7. `moments`: sums over a group's elements with |x| >= thresholds[g] and x != 0, in the order that `moments` states. A group
 ///    whose threshold is not finite is not read. Reads what a pass reads, writes nothing: two thirds of its bytes.
-/// 7. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::places`; 0 where `count` is 0.
+/// 8. `sample_kth`: the magnitude of rank `sampling::rank` among the elements at `sampling::places`; 0 where `count` is 0.
 template <class B, class T = float, class I = std::uint32_t>
 concept selecting_backend = requires(
     B& b, source<B, T, decayed_residual_sum<T>> const& from, std::span<piece const> pieces,
     entries_view<B, wide_t<T>, I> out, typename B::template span<wide_t<T>> dense,
     typename B::template span<wide_t<T> const> thresholds, typename B::template span<std::size_t> counts,
-    typename B::template span<moments> sums, sampling how) {
+    typename B::template span<moments> sums, sampling how, quotas const& wanted) {
   b.template reserve_selection<wide_t<T>, I>(pieces);  // scratch for any of these pieces; allocates, once
   b.select_top_k(from, pieces, out, dense);
   b.select_at_least(from, pieces, thresholds, out, counts);
   b.select_if(
       from, pieces, [](std::size_t, wide_t<T>) { return true; }, out);
+  b.template reserve_quotas<wide_t<T>, I>(wanted);  // scratch; allocates, once
+  b.select_quotas(from, wanted, out);
   b.accumulate(from, dense);
   b.select_at(from, out);
   b.moments(from, pieces, thresholds, sums);
@@ -122,7 +127,8 @@ concept selecting_backend = requires(
 
 /// Verbs over lists of entries: O(their lengths).
 /// 1. `merge_sum`: union of the lists; equal indices are summed in the order of the lists, from the first.
-/// 2. `top_of`: the k first entries of a list in the order above.  3. `intersect(a, b, out)`: the entries of a whose index b has.
+/// 2. `top_of`: the k first entries of a list in the order above.  3. `intersect(a, b, out)`: the entries of a whose index b has;
+/// `difference(a, b, out)`: those whose index b lacks; `out` may be `a`.
 /// 4. `keep_at_least`: magnitude above `t`, and the first `ties` of those equal to it; `out` may be `a`.
 /// 5. `count_at_least`: out[0] entries above, out[1] equal to `t`.
 /// 6. `histogram(list, prefix, known, width, bins)`: counts by the `width` bits that follow the leading `known` bits of a
@@ -140,18 +146,24 @@ concept selecting_backend = requires(
 /// 13. `drop_last(list, pieces, kth, drop, out)`: where drop[g] != 0 without the entry of group g that comes last among those of
 ///     magnitude kth[g]; drop[g] is 0 then. `out` has room for the whole list, and may be it.
 /// 14. `count_groups(list, pieces, marks, out)`: out[0] = groups that have an entry. `marks` holds a number a group, for its use.
+///
+/// Of the owners of an `interleaving`:
+/// 15. `deal(list, where, out, ends)`: the list's entries by owner, and in an owner's part by place, which takes the index's place;
+///     ends[r] = entries of owners up to r.  16. `positions(list, where, owner)`: an owner's places become positions.
+/// 17. `pad(list, count)`: zeros are added at the smallest indices that the list lacks, until it has `count` entries.
 template <class B, class R = float, class I = std::uint32_t, class T = R>
 concept list_backend = requires(
     B& b, entries_view<B, R, I> a, entries_view<B, R, I> out, std::size_t k, bits_t<R> t,
     std::span<entries_view<B, R, I> const> lists, int width, typename B::template span<R> dense,
     typename B::template span<I> bins, typename B::template span<std::uint64_t> positions,
     typename B::template span<std::uint64_t const> bounds, typename B::template span<std::size_t> counts,
-    typename B::template span<std::uint32_t> fault, typename B::template span<T> result,
-    std::span<piece const> pieces) {
+    typename B::template span<std::uint32_t> fault, typename B::template span<T> result, std::span<piece const> pieces,
+    interleaving const& where) {
   b.template reserve_lists<R, I>(k, k);  // lists merged at once, longest list of top_of; allocates, once
   b.merge_sum(lists, out);
   b.top_of(a, k, out);
   b.intersect(a, a, out);
+  b.difference(a, a, out);
   b.keep_at_least(a, t, k, out);
   b.count_at_least(a, t, counts);
   b.histogram(a, t, width, width, bins);
@@ -166,6 +178,9 @@ concept list_backend = requires(
   b.kth_of(a, pieces, dense);
   b.drop_last(a, pieces, dense, dense, out);
   b.count_groups(a, pieces, fault, counts);
+  b.deal(a, where, out, counts);
+  b.positions(a, where, k);
+  b.pad(a, k);
 };
 
 /// Where data live and loops run. Stages are written in these verbs alone, so that they run on every backend.
@@ -297,6 +312,18 @@ template <class S>
 concept exchange = stage_for<S, exchange_tag> && requires {
   { S::kind } -> std::convertible_to<exchange_kind>;
 };
+
+/// An exchange that sends a fixed number of entries to each owner. Where the policy selects exactly k of the whole gradient, it
+/// selects by these quotas instead, in the same pass (`selects_by_quota`); else the exchange cuts and fills what was selected.
+template <class S>
+concept quota_exchange = exchange<S> && S::kind == exchange_kind::quota && requires(S const& s, std::size_t n) {
+  { s.shares(n, n, n) } -> std::same_as<quotas>;  // n, k, ranks
+};
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept selects_by_quota = selection_policy<S, B, T, I> &&
+                           requires(S const& s, B& b, source<B, T, decayed_residual_sum<T>> const& from,
+                                    quotas const& wanted,
+                                    entries_view<B, wide_t<T>, I> out) { s.select_quotas(b, from, wanted, out); };
 
 /// Turns sums over ranks into the result.
 /// 1. Elementwise, the same on every rank.

@@ -224,6 +224,7 @@ class plan {
   using clock = std::chrono::steady_clock;
   struct no_state {};
   using channel_type = channel<B, C>;
+  static constexpr bool by_quota = quota_exchange<X> && selects_by_quota<S, B, T, I>;
   using memory_type =
       typename std::conditional_t<is_sparse, std::type_identity<detail::sparse_memory<B, T, I, S, E, K, X>>,
                                   std::type_identity<detail::dense_memory<B, T, I, E, X, channel_type>>>::type;
@@ -258,6 +259,12 @@ class plan {
     if (is_sparse && coverage_) rows_ = detail::coverage_memory<B>{channel_.backend(), layout_, coverage_->along};
     check_pieces();
     shape_ = {n, pieces_.capacity, channel_.rank(), channel_.ranks()};
+    if constexpr (by_quota) {
+      shape_.by_quota = true;
+      quotas_ = exchange_.shares(n, shape_.capacity, static_cast<std::size_t>(shape_.ranks));
+      pieces_.room = std::max(pieces_.room, quotas_.total());
+      channel_.backend().template reserve_quotas<wide_type, I>(quotas_);
+    }
     if constexpr (is_sparse) {
       memory_.emplace(channel_.backend(), pieces_, shape_, residual_, codec_, exchange_);
       if (nonfinite_ == on_nonfinite::propagate) {
@@ -439,9 +446,14 @@ class plan {
       b.fill(memory.fault.view(), nonfinite_record{});
       auto const from = residual_.template accumulate<B, T>(b, gradient, memory.residual, memory.fault.view());
       if constexpr (is_sparse) {
-        selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after,
-                          memory.selected.view());
-        r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
+        if constexpr (by_quota) {
+          selection_.select_quotas(b, from, quotas_, memory.selected.view());
+          r.selected = quotas_.total();
+        } else {
+          selection_.select(b, from, pieces_, step_, std::as_const(memory.selection_before), memory.selection_after,
+                            memory.selected.view());
+          r.selected = S::fixed_count ? shape_.capacity : b.read(memory.selected.view().count);
+        }
         if (coverage_) r.selected_coverage = rows_.share(b, memory.selected.view());
       } else {
         b.accumulate(from, work);
@@ -547,6 +559,7 @@ class plan {
   std::optional<row_coverage> coverage_;
   channel_type channel_;
   partition pieces_;
+  quotas quotas_;
   detail::coverage_memory<B> rows_;
   exchange_shape shape_;
   std::optional<memory_type> memory_;

@@ -15,6 +15,7 @@
 #include <topsum/error.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
+#include <topsum/exchange/interleaved_quota.hpp>
 #include <topsum/exchange/ok_topk.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/plan.hpp>

@@ -55,6 +55,8 @@ constexpr topsum::ok_topk one_by_one{.boundaries_every = 1, .threshold_every = 1
 constexpr topsum::ok_topk all_at_once{
     .boundaries_every = 3, .threshold_every = 2, .bucket = 100, .region_capacity = 100};
 
+constexpr topsum::interleaved_quota collecting{.dropped = topsum::interleaved_quota::residual_rule::collection};
+
 }  // namespace
 
 TEST_CASE("dense keeps the laws of exchanges") {
@@ -69,6 +71,25 @@ TEST_CASE("gather_all keeps the laws of exchanges") {
   check_exchange<double, std::uint64_t>(topsum::gather_all{}, 2, 4);
 }
 
+TEST_CASE("interleaved_quota keeps the laws of exchanges") {
+  check_corners<float>(topsum::interleaved_quota{}, 2);
+  check_corners<float>(collecting, 2);
+  check_exchange<float>(topsum::interleaved_quota{}, 3, 1);
+  check_exchange<float>(collecting, 3, 6);
+  check_exchange<double, std::uint64_t>(topsum::interleaved_quota{.block = 1000}, 2, 11);
+}
+
+TEST_CASE("interleaved_quota keeps the laws of exchanges when it cuts and fills what was selected") {
+  for (int const ranks : {1, 2, 5}) {
+    for (auto const& stage : {topsum::interleaved_quota{}, collecting}) {
+      expect_none(topsum::laws::exchange<float>(
+          stage, ranks, 1009, 4, topsum::layer_wise{topsum::reused_threshold{.density = 0.05, .every = 3}}));
+      expect_none(topsum::laws::exchange<float>(stage, ranks, 1009, 2, topsum::shared_random{.density = 0.1}));
+      expect_none(topsum::laws::exchange<float>(stage, ranks, 97, 2, topsum::fixed_threshold{.threshold = 5, .k = 60}));
+    }
+  }
+}
+
 TEST_CASE("ok_topk keeps the laws of exchanges with its default parameters") {
   check_corners<float>(topsum::ok_topk{}, 2);
   check_exchange<float>(topsum::ok_topk{}, 2, 11);
@@ -79,6 +100,7 @@ TEST_CASE_TEMPLATE("every exchange keeps the laws for 16-bit values", T, topsum:
   check_exchange<T>(topsum::dense{}, 2, 5);
   check_exchange<T>(topsum::gather_all{}, 2, 8);
   check_exchange<T>(lively, 4, 3);
+  check_exchange<T>(collecting, 3, 2);
 }
 
 TEST_CASE("ok_topk keeps the laws of exchanges with short periods") { check_exchange<float>(lively, 6, 1); }
@@ -108,6 +130,8 @@ TEST_CASE("every exchange keeps the laws in a memory space of its own") {
   test::archetype_backend const on;
   check_exchange<float>(lively, 4, 10, on);
   check_exchange<float>(topsum::gather_all{}, 2, 5, on);
+  check_exchange<float>(topsum::interleaved_quota{}, 2, 1, on);
+  check_exchange<float>(collecting, 2, 8, on);
   check_exchange<float>(topsum::dense{}, 2, 0, on);
   check_exchange<topsum::half>(lively, 2, 4, on);
   check_exchange<topsum::half>(topsum::dense{}, 2, 6, on);

@@ -195,6 +195,15 @@ class archetype_backend {
       h.select_at_least(from, std::span{pieces}, thresholds.inside_, out, counts.inside_);
     });
   }
+  template <class R, class I>
+  void reserve_quotas(topsum::quotas const& wanted) {
+    within_->reserve_quotas<R, I>(wanted);
+  }
+  template <class T, class Formula, class I>
+  void select_quotas(topsum::source<archetype_backend, T, Formula> const& from, topsum::quotas const& wanted,
+                     topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+    later([from = raw(from), wanted, out = raw(out)](topsum::host& h) { h.select_quotas(from, wanted, out); });
+  }
   template <class T, class Formula, class Predicate, class I>
   void select_if(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
                  Predicate predicate, topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
@@ -249,6 +258,10 @@ class archetype_backend {
     later([a = raw(a), b = raw(b), out = raw(out)](topsum::host& h) { h.intersect(a, b, out); });
   }
   template <class R, class I>
+  void difference(list<R, I> const& a, list<R, I> const& b, list<R, I> const& out) {
+    later([a = raw(a), b = raw(b), out = raw(out)](topsum::host& h) { h.difference(a, b, out); });
+  }
+  template <class R, class I>
   void keep_at_least(list<R, I> const& a, topsum::bits_t<R> t, std::size_t ties, list<R, I> const& out) {
     later([a = raw(a), t, ties, out = raw(out)](topsum::host& h) { h.keep_at_least(a, t, ties, out); });
   }
@@ -294,6 +307,18 @@ class archetype_backend {
   template <class R, class I>
   void divide(list<R, I> const& a, std::type_identity_t<R> divisor) {
     later([a = raw(a), divisor](topsum::host& h) { h.divide(a, divisor); });
+  }
+  template <class R, class I>
+  void deal(list<R, I> const& a, topsum::interleaving const& where, list<R, I> const& out, span<std::size_t> ends) {
+    later([a = raw(a), where, out = raw(out), ends](topsum::host& h) { h.deal(a, where, out, ends.inside_); });
+  }
+  template <class R, class I>
+  void positions(list<R, I> const& a, topsum::interleaving const& where, std::size_t owner) {
+    later([a = raw(a), where, owner](topsum::host& h) { h.positions(a, where, owner); });
+  }
+  template <class R, class I>
+  void pad(list<R, I> const& a, std::size_t count) {
+    later([a = raw(a), count](topsum::host& h) { h.pad(a, count); });
   }
   template <class R, class I>
   void kth_of(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::type_identity_t<R>> out) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,7 @@
 #include <topsum/detail/host_memory.hpp>
 #include <topsum/detail/host_merge.hpp>
 #include <topsum/detail/host_pass.hpp>
+#include <topsum/detail/host_quotas.hpp>
 #include <topsum/detail/host_radix.hpp>
 #include <topsum/detail/host_rows.hpp>
 #include <topsum/detail/host_scratch.hpp>
@@ -211,6 +213,61 @@ class host : public detail::host_memory_verbs {
     out.count[0] = used;
   }
 
+  /// Scratch for `select_quotas`: O(all quotas). Allocates.
+  template <class R, class I>
+  void reserve_quotas(quotas const& wanted) {
+    std::size_t const largest = wanted.where.largest();
+    static_cast<void>(candidates<R, I>(piece{0, largest, std::min(largest, wanted.each), 0}));
+    static_cast<void>(owners_of<R, I>(wanted));
+    scratch_.reserve_merge(wanted.where.owners, sizeof(detail::merge_head<I>));
+  }
+
+  /// Exactly the `wanted.of(r)` first entries of each owner r's coordinates, zeros included.
+  template <class T, class Formula, class I>
+  void select_quotas(source<host, T, Formula> const& from, quotas const& wanted,
+                     entries_view<host, wide_t<T>, I> const& out) {
+    using R = wide_t<T>;
+    assert(wanted.where.n == from.size() && wanted.total() <= out.capacity());
+    set_ = detail::resolved(wanted_);
+    std::size_t const total = wanted.total();
+    if (wanted.where.is_contiguous()) {
+      std::size_t used = 0;
+      std::size_t first = 0;
+      detail::no_sink nothing;
+      for (std::size_t r = 0; r < wanted.where.owners; ++r) {
+        std::size_t const size = wanted.where.size_of(r);
+        std::size_t const k = wanted.of(r);
+        piece const region{first, size, k, k};
+        auto list = candidates<R, I>(region);
+        if (k == 0) {
+          detail::run_pass(set_, from, first, first + size, nothing);
+        } else {
+          detail::top_k_of_run(from, first, size, k, list, scratch_.fixed().top_k, out.indices.data() + used,
+                               out.values.data() + used);
+        }
+        first += size;
+        used += k;
+      }
+      out.count[0] = used;
+      return;
+    }
+    auto const owners = owners_of<R, I>(wanted);
+    piece const whole{0, from.size(), std::min(from.size(), total + total / 4), 0};
+    auto list = candidates<R, I>(whole);
+    bool merged = false;
+    std::size_t const used = detail::quotas_of_run(from, wanted, list, owners, scratch_.fixed().top_k,
+                                                   out.indices.data(), out.values.data(), merged);
+    out.count[0] = used;
+    if (merged) return;
+    scratch_.reserve_merge(owners.size(), sizeof(detail::merge_head<I>));
+    auto const range = [&](std::size_t r) {
+      return detail::list_range<R, I>{owners[r].list.indices, owners[r].list.values, owners[r].list.used};
+    };
+    out.count[0] = detail::merge_many<R, I>(owners.size(), range, scratch_.template heads<detail::merge_head<I>>(),
+                                            scratch_.positions(), out.indices.data(), out.values.data(),
+                                            out.capacity());
+  }
+
   /// `out[i]` becomes the accumulator; `out` may be the gradient.
   template <class T, class Formula>
   void accumulate(source<host, T, Formula> const& from, span<std::type_identity_t<wide_t<T>>> out) {
@@ -307,6 +364,13 @@ class host : public detail::host_memory_verbs {
     out.count[0] = detail::intersect(in_use(a), in_use(b), out.indices.data(), out.values.data());
   }
 
+  /// The entries of a whose index b lacks. `out` may be a.
+  template <class R, class I>
+  void difference(entries_view<host, R, I> const& a, entries_view<host, R, I> const& b,
+                  entries_view<host, R, I> const& out) {
+    out.count[0] = detail::difference(in_use(a), in_use(b), out.indices.data(), out.values.data());
+  }
+
   /// The entries with a magnitude above `t`, and the first `ties` of those equal to it. `out` may be `list`.
   template <class R, class I>
   void keep_at_least(entries_view<host, R, I> const& list, bits_t<R> t, std::size_t ties,
@@ -396,6 +460,30 @@ class host : public detail::host_memory_verbs {
     for (R& value : list.values.first(used)) value /= divisor;
   }
 
+  // Of owners; see `detail/host_quotas.hpp`.
+
+  /// The list by owner, and by place in it; ends[r] entries go to owners up to r.
+  template <class R, class I>
+  void deal(entries_view<host, R, I> const& list, interleaving const& where, entries_view<host, R, I> const& out,
+            span<std::size_t> ends) {
+    auto const from = in_use(list);
+    assert(from.size <= out.capacity() && ends.size() >= where.owners);
+    detail::deal_list(from, where, out.indices.data(), out.values.data(), ends.data());
+    out.count[0] = from.size;
+  }
+  /// An owner's places become positions.
+  template <class R, class I>
+  void positions(entries_view<host, R, I> const& list, interleaving const& where, std::size_t owner) {
+    for (I& index : list.indices.first(in_use(list).size)) index = static_cast<I>(where.position_of(owner, index));
+  }
+  /// Adds zeros at the smallest indices that the list lacks until it has `count` entries.
+  template <class R, class I>
+  void pad(entries_view<host, R, I> const& list, std::size_t count) {
+    assert(count <= list.capacity());
+    detail::pad_list(list.indices.data(), list.values.data(), in_use(list).size, count);
+    list.count[0] = std::max(list.count[0], count);
+  }
+
   // Of the groups of pieces; see `detail/host_group_lists.hpp`.
 
   /// out[g] = magnitude of the `count`-th entry of the list in whole piece g; of its last one where it has fewer, 0 where none.
@@ -445,6 +533,26 @@ class host : public detail::host_memory_verbs {
     scratch_.reserve_fixed();
     scratch_.reserve_candidates(size * sizeof(I), size * sizeof(R));
     return {scratch_.template indices<I>(), scratch_.template values<R>(), room, 0, 0, &scratch_.fixed().radix, set_};
+  }
+
+  /// An empty list for each owner, in memory of their own.
+  template <class R, class I>
+  std::span<detail::owner_candidates<R, I>> owners_of(quotas const& wanted) {
+    using owner = detail::owner_candidates<R, I>;
+    std::size_t const room = detail::owner_room(wanted);
+    std::size_t const memory = (room + 2) / 2 * 2;  // even, so that either type is aligned behind the other
+    piece const whole{0, wanted.where.n, std::min(wanted.where.n, wanted.total() + wanted.total() / 4), 0};
+    static_cast<void>(candidates<R, I>(whole));
+    std::byte* const at = scratch_.reserve_owners(wanted.where.owners, sizeof(owner), memory * (sizeof(I) + sizeof(R)));
+    auto* const owners = reinterpret_cast<owner*>(at);
+    std::byte* lists = at + (wanted.where.owners * sizeof(owner) + 63) / 64 * 64;
+    for (std::size_t r = 0; r < wanted.where.owners; ++r) {
+      auto* const values = reinterpret_cast<R*>(lists);
+      auto* const indices = reinterpret_cast<I*>(lists + memory * sizeof(R));
+      new (owners + r) owner{{indices, values, room, wanted.of(r), 0, &scratch_.fixed().radix, set_}, 0, 0};
+      lists += (memory * (sizeof(R) + sizeof(I)) + 63) / 64 * 64;
+    }
+    return {owners, wanted.where.owners};
   }
 
   template <class R, class I>

@@ -43,6 +43,23 @@ std::size_t intersect(list_range<R, I> a, list_range<R, I> b, I* indices, R* val
   return used;
 }
 
+/// The entries of a whose index b lacks; the target may be a. Returns their number.
+template <class R, class I>
+std::size_t difference(list_range<R, I> a, list_range<R, I> b, I* indices, R* values) noexcept {
+  std::size_t j = 0;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < a.size; ++i) {
+    I const index = a.indices[i];
+    R const value = a.values[i];
+    while (j < b.size && b.indices[j] < index) ++j;
+    if (j < b.size && b.indices[j] == index) continue;
+    indices[used] = index;
+    values[used] = value;
+    ++used;
+  }
+  return used;
+}
+
 /// floor(i * m / parts) for i <= parts < 2^32, without overflow.
 [[nodiscard]] constexpr std::uint64_t share(std::uint64_t i, std::uint64_t m, std::uint64_t parts) noexcept {
   return i * (m / parts) + i * (m % parts) / parts;

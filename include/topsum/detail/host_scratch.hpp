@@ -40,7 +40,7 @@ class host_scratch {
 
   /// Bytes held.
   [[nodiscard]] std::size_t allocated_bytes() const noexcept {
-    return indices_.size() + values_.size() + heads_.size() + grid_.size() + positions_.size() * sizeof(std::size_t) +
+    return indices_.size() + values_.size() + heads_.size() + grid_.size() + owners_.size() + positions_.size() * sizeof(std::size_t) +
            (fixed_ ? sizeof(fixed_scratch) : 0) + (row_ ? sizeof(row_scratch) : 0);
   }
 
@@ -87,6 +87,11 @@ class host_scratch {
             reinterpret_cast<R*>(memory + at[5]),
             reinterpret_cast<R*>(memory + at[6])};
   }
+  /// Memory for `owners` objects, and behind them, at the next line, as many lists.
+  [[nodiscard]] std::byte* reserve_owners(std::size_t owners, std::size_t object_bytes, std::size_t list_bytes) {
+    grow(owners_, (owners * object_bytes + 63) / 64 * 64 + owners * ((list_bytes + 63) / 64 * 64));
+    return owners_.view().data();
+  }
   void reserve_merge(std::size_t lists, std::size_t head_bytes) {
     grow(heads_, lists * head_bytes);
     grow(positions_, lists);
@@ -121,6 +126,7 @@ class host_scratch {
   host_buffer<std::byte> values_;
   host_buffer<std::byte> heads_;
   host_buffer<std::byte> grid_;
+  host_buffer<std::byte> owners_;
   host_buffer<std::size_t> positions_;
   std::unique_ptr<fixed_scratch> fixed_;
   std::unique_ptr<row_scratch> row_;

@@ -46,6 +46,7 @@ struct exchange_shape {
   std::size_t capacity = 0;  ///< k: entries that a rank may select
   int rank = 0;
   int ranks = 1;
+  bool by_quota = false;  ///< whether the selection is made by the exchange's own quotas, exactly
 };
 
 /// An exchange's answer, in the backend's memory.

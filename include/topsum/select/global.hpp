@@ -25,6 +25,15 @@ struct global : scope<Rule> {
 
   /// One piece, the gradient.
   [[nodiscard]] std::vector<piece> pieces(layout const& shapes) const { return {this->whole_piece(0, shapes.size())}; }
+
+  /// An exchange that works by quotas hands them to the rule: see `quota_exchange`.
+  template <class B, class Source, class R, class I>
+    requires requires(Rule const& rule, B& b, Source const& from, quotas const& wanted, entries_view<B, R, I> out) {
+      rule.select_quotas(b, from, wanted, out);
+    }
+  void select_quotas(B& backend, Source const& from, quotas const& wanted, entries_view<B, R, I> out) const {
+    this->rule.select_quotas(backend, from, wanted, out);
+  }
 };
 
 }  // namespace topsum

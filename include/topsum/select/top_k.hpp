@@ -13,6 +13,7 @@
 
 #include <topsum/core/density.hpp>
 #include <topsum/core/entries.hpp>
+#include <topsum/core/interleaving.hpp>
 #include <topsum/core/piece.hpp>
 #include <topsum/core/stage.hpp>
 
@@ -60,6 +61,12 @@ struct top_k {
   void select(B& backend, Source const& from, std::span<piece const> pieces, std::uint64_t /*step*/,
               state<B, R> const& /*before*/, state<B, R>& after, entries_view<B, R, I> out) const {
     backend.select_top_k(from, pieces, out, after.thresholds.view());
+  }
+
+  /// Each owner's share instead, for an exchange that works by quotas.
+  template <class B, class Source, class R, class I>
+  void select_quotas(B& backend, Source const& from, quotas const& wanted, entries_view<B, R, I> out) const {
+    backend.select_quotas(from, wanted, out);
   }
 
   void describe(description& out) const {

@@ -356,6 +356,86 @@ TEST_CASE("count_groups counts groups with entries") {
   }
 }
 
+TEST_CASE("difference keeps what the other list lacks, in place too") {
+  for (std::size_t const size : {0U, 1U, 30U, 90U}) {
+    for (bool const in_place : {false, true}) {
+      auto a = random_list<float, std::uint32_t>(size, 100, 3);
+      auto b = random_list<float, std::uint32_t>(40, 100, 8);
+      list_of<float, std::uint32_t> expected;
+      for (std::size_t i = 0; i < size; ++i) {
+        if (std::find(b.indices.begin(), b.indices.begin() + 40, a.indices[i]) != b.indices.begin() + 40) continue;
+        expected.indices.push_back(a.indices[i]);
+        expected.values.push_back(a.values[i]);
+      }
+      room<float, std::uint32_t> other{size};
+      auto& target = in_place ? a : other;
+      host{}.difference(a.view(), b.view(), target.view());
+      CHECK(target.list() == expected);
+    }
+  }
+}
+
+TEST_CASE("deal sorts by owner and place, and positions turns places back") {
+  for (std::size_t const size : {0U, 1U, 90U, 250U}) {
+    for (std::size_t const owners : {1U, 3U, 8U}) {
+      topsum::interleaving const where{250, owners, 4};
+      auto list = random_list<float, std::uint32_t>(size, 250, 5);
+      room<float, std::uint32_t> dealt{size};
+      std::vector<std::size_t> ends(owners);
+      host backend;
+      backend.deal(list.view(), where, dealt.view(), topsum::host_span<std::size_t>{ends});
+      std::size_t begin = 0;
+      list_of<float, std::uint32_t> expected;
+      for (std::size_t r = 0; r < owners; ++r) {
+        list_of<float, std::uint32_t> mine;
+        for (std::size_t i = 0; i < size; ++i) {
+          if (where.owner_of(list.indices[i]) != r) continue;
+          mine.indices.push_back(list.indices[i]);
+          mine.values.push_back(list.values[i]);
+        }
+        REQUIRE(ends[r] - begin == mine.indices.size());
+        auto const all = dealt.view();
+        std::size_t count = mine.indices.size();
+        topsum::entries_view<host, float, std::uint32_t> const part{all.indices.subspan(begin, count),
+                                                                    all.values.subspan(begin, count),
+                                                                    topsum::host_span<std::size_t>{&count, 1}};
+        CHECK(std::is_sorted(part.indices.begin(), part.indices.end()));
+        backend.positions(part, where, r);
+        CHECK(std::equal(part.indices.begin(), part.indices.end(), mine.indices.begin()));
+        CHECK(std::equal(part.values.begin(), part.values.end(), mine.values.begin()));
+        begin = ends[r];
+      }
+    }
+  }
+}
+
+TEST_CASE("pad adds zeros at the smallest indices that a list lacks") {
+  for (std::size_t const extent : {1U, 5U, 20U, 100U}) {
+    for (std::size_t const size : {std::size_t{0}, std::size_t{1}, extent / 2, extent}) {
+      for (std::size_t const count : {std::size_t{0}, size, size + 1, (size + extent) / 2, extent}) {
+        if (size > extent || count > extent) continue;
+        auto const before = random_list<float, std::uint32_t>(size, extent, static_cast<unsigned>(count)).list();
+        std::map<std::uint32_t, float> expected;
+        for (std::size_t i = 0; i < size; ++i) expected[before.indices[i]] = before.values[i];
+        for (std::uint32_t i = 0; expected.size() < count; ++i) expected.try_emplace(i, 0.0F);
+        room<float, std::uint32_t> list{std::max(count, size)};
+        std::copy(before.indices.begin(), before.indices.end(), list.indices.begin());
+        std::copy(before.values.begin(), before.values.end(), list.values.begin());
+        list.count = size;
+        host{}.pad(list.view(), count);
+        auto const got = list.list();
+        REQUIRE(got.indices.size() == expected.size());
+        std::size_t i = 0;
+        for (auto const& [index, value] : expected) {
+          CHECK(got.indices[i] == index);
+          CHECK(got.values[i] == value);
+          ++i;
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("scattered updates and divide") {
   host backend;
   for (std::size_t size : {0U, 1U, 31U, 32U, 33U, 500U}) {

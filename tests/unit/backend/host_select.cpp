@@ -428,3 +428,61 @@ TEST_CASE("an instruction set that the CPU lacks is refused in a sentence") {
     }
   }
 }
+
+TEST_CASE("quotas are selected from each owner's coordinates on their own") {
+  using topsum::interleaving;
+  checks check;
+  auto const check_quotas = [&check]<class T, class I, class Formula>(arena<T, Formula>& a,
+                                                                      topsum::quotas const& wanted, host backend,
+                                                                      Formula formula, I, bool in_place) {
+    using R = wide_t<T>;
+    auto const e = evaluate<T, Formula>(a.gradient, a.before, formula);
+    list_of<R, I> expected;
+    for (std::size_t r = 0; r < wanted.where.owners; ++r) {
+      std::vector<std::size_t> at;
+      for (std::size_t p = 0; p < wanted.where.size_of(r); ++p) at.push_back(wanted.where.position_of(r, p));
+      append_first(at, e.accumulators, wanted.of(r), expected);
+    }
+    in_order(expected);
+    backend.template reserve_quotas<R, I>(wanted);
+    std::size_t const reserved = backend.allocated_bytes();
+    room<R, I> out{wanted.total()};
+    backend.select_quotas(a.source(formula, in_place), wanted, out.view());
+    check(out.count == expected.indices.size() && out.list() == expected);
+    check(out.guarded());
+    check(a.agrees(e));
+    check(backend.allocated_bytes() == reserved);
+  };
+  for (std::size_t const n : {0U, 1U, 2U, 63U, 64U, 65U, 997U, 5003U, 70001U, 300000U}) {
+    for (pattern what : patterns) {
+      auto a = input<float>(what, n);
+      for (auto set : instruction_sets()) {
+        for (std::size_t const owners : {1U, 2U, 3U, 8U}) {
+          bool const large = n > 6000;
+          if (large && owners != 3 && !(owners == 8 && what == pattern::nonfinite)) continue;
+          for (std::size_t const block : {std::size_t{1}, std::size_t{32}, n / owners + 1}) {
+            interleaving const where{n, owners, block};
+            for (std::size_t const each : {std::size_t{0}, std::size_t{1}, n / 100 / owners + 1, n / owners / 5, n}) {
+              if (large && each != n / 100 / owners + 1) continue;
+              check_quotas(a, {where, std::min(each, where.largest())}, host{set, large ? 65536U : 7U},
+                           topsum::decayed_residual_sum<float>{}, std::uint32_t{}, what != pattern::bell);
+            }
+          }
+        }
+      }
+    }
+  }
+  auto b = input<double>(pattern::few_levels, 9001);
+  check_quotas(b, {{9001, 3, 8}, 40}, host{}, topsum::decayed_residual_sum<double>{}, std::uint64_t{}, true);
+  auto c = input<topsum::half>(pattern::bell, 9001);
+  arena<topsum::half, topsum::plain_gradient<topsum::half>> none{c.gradient, {}, {}, {}};
+  check_quotas(none, {{9001, 5, 32}, 40}, host{}, topsum::plain_gradient<topsum::half>{}, std::uint32_t{}, true);
+  // One owner has all the large elements: the guess is too high for the others.
+  std::size_t const n = 300000;
+  auto d = input<float>(pattern::bell, n);
+  interleaving const where{n, 4, 32};
+  for (std::size_t i = 0; i < n; ++i) d.gradient[i] *= where.owner_of(i) == 2 ? 1000.0F : 1.0F;
+  check_quotas(d, {where, 700}, host{}, topsum::decayed_residual_sum<float>{}, std::uint32_t{}, true);
+  CHECK(check.made > 1000);
+  CHECK(check.failed == 0);
+}
