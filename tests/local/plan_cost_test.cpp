@@ -269,3 +269,86 @@ TEST_CASE("a rank receives at most (2 region_capacity + 4)k words of payload") {
     CHECK(static_cast<double>(most) <= ((2 * capacity + 4) * k + 124 + 24 * 7 + 16) * 4);
   }
 }
+
+TEST_CASE("interleaved_quota sends 2q words to each owner and all kept sums but one share, on every input") {
+  for (std::size_t const n : {std::size_t{1}, std::size_t{7}, std::size_t{601}, std::size_t{4099}}) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (std::size_t const k : {std::size_t{0}, std::size_t{1}, n / 10, n / 3, n}) {
+        if (k > n) continue;
+        input const kind = every_input[(n + static_cast<std::size_t>(ranks) + k) % std::size(every_input)];
+        for (bool const by_quota : {true, false}) {
+          CAPTURE(n);
+          CAPTURE(ranks);
+          CAPTURE(k);
+          topsum::interleaved_quota const exchange;
+          auto const P = static_cast<std::size_t>(ranks);
+          topsum::quotas const wanted = exchange.shares(n, k, P);
+          std::vector<std::uint64_t> sent(P);
+          std::vector<std::size_t> result(P);
+          auto const gradient = [&](std::uint64_t step, int rank) {
+            return make_gradient<float>(kind, spread::alike, n, rank, ranks, step);
+          };
+          auto const see = [&](std::uint64_t, int rank, topsum::report const& done) {
+            sent[static_cast<std::size_t>(rank)] = done.bytes - done.control_bytes;
+            result[static_cast<std::size_t>(rank)] = done.result;
+            CHECK(done.control_bytes == 48 * (P - 1));
+            CHECK(done.messages <= 3 * (P - 1));
+          };
+          if (by_quota) {
+            run_counted(ranks, n, 2, gradient, see, topsum::top_k{.k = k}, exchange);
+          } else {
+            run_counted(ranks, n, 2, gradient, see, topsum::fixed_threshold{.threshold = 3, .k = k}, exchange);
+          }
+          // ceil(k m / n) of each owner.
+          std::vector<std::size_t> kept(P);
+          std::size_t all_kept = 0;
+          for (std::size_t r = 0; r < P; ++r) {
+            kept[r] = (k * wanted.where.size_of(r) + n - 1) / n;
+            all_kept += kept[r];
+          }
+          for (std::size_t r = 0; r < P; ++r) {
+            std::uint64_t const ring = P == 1 ? 0 : 2 * word * (all_kept - kept[(r + 1) % P]);
+            CHECK(sent[r] == 2 * word * (wanted.total() - wanted.of(r)) + ring);
+            CHECK(result[r] == all_kept);
+            // What the documentation says of it.
+            CHECK(sent[r] <= 4 * word * wanted.each * (P - 1));
+          }
+          CHECK(all_kept >= k);
+          CHECK(all_kept <= k + P);
+          if (k == n) CHECK(all_kept == n);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("interleaved_quota sends at most 4k(P-1)/P words and 4 a peer where k is not tiny") {
+  for (int const ranks : {2, 3, 8, 16, 64}) {
+    for (std::size_t const n : {std::size_t{100003}, std::size_t{1} << 20}) {
+      auto const P = static_cast<std::size_t>(ranks);
+      std::size_t const k = n / 100;
+      topsum::quotas const wanted = topsum::interleaved_quota{}.shares(n, k, P);
+      CHECK(static_cast<double>(wanted.each) <=
+            static_cast<double>(k) / ranks + 1 + static_cast<double>(k) * 32 / static_cast<double>(n));
+      CHECK(wanted.total() >= k);
+      CHECK(wanted.total() <= k + 2 * P);
+    }
+  }
+}
+
+TEST_CASE("interleaved_quota with k = n gives what dense gives") {
+  for (int const ranks : {1, 2, 5, 8}) {
+    for (std::size_t const n : {1U, 3U, 97U, 1009U}) {
+      topsum::local::run(ranks, [&](topsum::local::communicator& comm) {
+        auto const gradient = make_gradient<float>(input::small_integers, spread::alike, n, comm.rank(), ranks, 0);
+        auto one = topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = n}, topsum::interleaved_quota{});
+        auto other = topsum::plan_allreduce<float>(comm, n, topsum::dense{});
+        auto a = gradient;
+        auto b = gradient;
+        one(std::span<float>{a});
+        other(std::span<float>{b});
+        CHECK(a == b);
+      });
+    }
+  }
+}

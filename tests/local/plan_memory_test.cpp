@@ -137,6 +137,7 @@ TEST_CASE("gather_all's memory is n values and O(kP); dense takes a ring's scrat
 TEST_CASE("a call allocates nothing, on any rank, through refreshes, boundaries and balance") {
   topsum::ok_topk const lively{.boundaries_every = 3, .threshold_every = 4, .balance_above = 1.2};
   topsum::reused_threshold const reused{.density = 0.05, .every = 4};
+  topsum::interleaved_quota const collecting{.dropped = topsum::interleaved_quota::residual_rule::collection};
   for (int const ranks : {1, 3, 6}) {
     CAPTURE(ranks);
     for (auto const how : {topsum::on_nonfinite::error, topsum::on_nonfinite::drop, topsum::on_nonfinite::propagate}) {
@@ -145,6 +146,28 @@ TEST_CASE("a call allocates nothing, on any rank, through refreshes, boundaries 
       CHECK(allocations_of_calls(ranks, topsum::gather_all{}, how, poisoned, topsum::top_k{.density = 0.05}) == 0);
       CHECK(allocations_of_calls(ranks, topsum::dense{}, how, poisoned) == 0);
       CHECK(allocations_of_calls(ranks, lively, how, poisoned, topsum::momentum_correction{.clip = 1.0}) == 0);
+      CHECK(allocations_of_calls(ranks, topsum::interleaved_quota{}, how, poisoned, topsum::top_k{.density = 0.05}) ==
+            0);
+      CHECK(allocations_of_calls(ranks, collecting, how, poisoned, reused) == 0);
+      CHECK(allocations_of_calls(ranks, lively, how, poisoned,
+                                 topsum::adtopk{.density = 0.05, .period = 3, .total_steps = 48},
+                                 topsum::row_coverage{}) == 0);
+      CHECK(allocations_of_calls(
+                ranks, topsum::gather_all{}, how, poisoned,
+                topsum::alternate{reused, topsum::exact_budget{topsum::layer_wise{topsum::top_k{}}}}) == 0);
+    }
+  }
+}
+
+TEST_CASE("interleaved_quota's memory is n values, 25k entries, selection scratch, and O(P)") {
+  constexpr std::size_t n = 1000000;
+  for (int const ranks : {4, 8, 64}) {
+    for (std::size_t const k : {std::size_t{1000}, std::size_t{10000}}) {
+      CAPTURE(ranks);
+      CAPTURE(k);
+      std::size_t const beside = (25 * k + scratch_entries + static_cast<std::size_t>(ranks) * 100) * entry_bytes +
+                                 static_cast<std::size_t>(ranks) * 4 * a_peer + constant;
+      CHECK(bytes_of(ranks, n, topsum::top_k{.k = k}, topsum::interleaved_quota{}) <= n * 4 + beside);
     }
   }
 }
