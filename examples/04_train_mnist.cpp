@@ -5,12 +5,15 @@
 #include <topsum/topsum.hpp>
 #include <topsum/transport/mpi.hpp>
 
+#include "mnist/convolutional_network.hpp"
+#include "mnist/perceptron.hpp"
 #include "mnist/table.hpp"
 #include "mnist/train.hpp"
 
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,38 +26,53 @@ using reduce_function = std::function<mnist::reduction_cost(std::span<float>)>;
 template <class... Stages>
 reduce_function reduce_with(topsum::mpi::communicator const& comm, topsum::layout const& shapes,
                             Stages const&... stages) {
-  using plan_type = decltype(topsum::plan_allreduce<float>(comm, shapes, stages...));
-  auto plan = std::make_shared<plan_type>(topsum::plan_allreduce<float>(comm, shapes, stages...));
+  using plan_type = decltype(topsum::plan_allreduce<float>(comm, shapes, topsum::row_coverage{}, stages...));
+  auto plan = std::make_shared<plan_type>(
+      topsum::plan_allreduce<float>(comm, shapes, topsum::row_coverage{}, stages...));
   return [plan](std::span<float> gradient) {
     topsum::report const r = (*plan)(gradient);
-    return mnist::reduction_cost{r.bytes, r.select_seconds, r.exchange_seconds, r.apply_seconds};
+    return mnist::reduction_cost{r.bytes,
+                                 r.select_seconds,
+                                 r.exchange_seconds,
+                                 r.apply_seconds,
+                                 r.effective_density(),
+                                 r.selected_coverage.value_or(1),
+                                 r.coverage.value_or(1)};
   };
 }
 
-template <class Policy>
-reduce_function choose_exchange(mnist::options const& chosen, topsum::mpi::communicator const& comm,
-                                topsum::layout const& shapes, Policy const& policy) {
-  switch (chosen.exchange) {
-    case mnist::exchange_kind::dense: return reduce_with(comm, shapes, topsum::dense{});
-    case mnist::exchange_kind::gather_all: return reduce_with(comm, shapes, policy, topsum::gather_all{});
-    case mnist::exchange_kind::ok_topk: break;
-  }
-  return reduce_with(comm, shapes, policy, topsum::ok_topk{});
+template <class Rule>
+reduce_function choose_ok_topk(mnist::options const& chosen, topsum::mpi::communicator const& comm,
+                               topsum::layout const& shapes, Rule const& rule) {
+  if (chosen.policy == mnist::policy_kind::layer_wise)
+    return reduce_with(comm, shapes, topsum::layer_wise{rule}, topsum::ok_topk{});
+  return reduce_with(comm, shapes, topsum::global{rule}, topsum::ok_topk{});
 }
 
-template <class Rule>
-reduce_function choose_policy(mnist::options const& chosen, topsum::mpi::communicator const& comm,
-                              topsum::layout const& shapes, Rule const& rule) {
-  if (chosen.policy == mnist::policy_kind::layer_wise)
-    return choose_exchange(chosen, comm, shapes, topsum::layer_wise{rule});
-  return choose_exchange(chosen, comm, shapes, topsum::global{rule});
+reduce_function choose_gather_all(mnist::options const& chosen, topsum::mpi::communicator const& comm,
+                                  topsum::layout const& shapes, std::uint64_t total_steps) {
+  topsum::top_k const rule{.density = chosen.density};
+  topsum::gather_all const exchange;
+  switch (chosen.policy) {
+    case mnist::policy_kind::global: return reduce_with(comm, shapes, topsum::global{rule}, exchange);
+    case mnist::policy_kind::layer_wise: return reduce_with(comm, shapes, topsum::layer_wise{rule}, exchange);
+    case mnist::policy_kind::all_dimension: return reduce_with(comm, shapes, topsum::all_dimension{rule}, exchange);
+    case mnist::policy_kind::adtopk: break;
+  }
+  return reduce_with(comm, shapes, topsum::adtopk{.density = chosen.density, .total_steps = total_steps}, exchange);
 }
 
 reduce_function choose(mnist::options const& chosen, topsum::mpi::communicator const& comm,
-                       topsum::layout const& shapes) {
-  if (chosen.rule == mnist::rule_kind::top_k)
-    return choose_policy(chosen, comm, shapes, topsum::top_k{.density = chosen.density});
-  return choose_policy(chosen, comm, shapes, topsum::reused_threshold{.density = chosen.density});
+                       topsum::layout const& shapes, std::uint64_t total_steps) {
+  topsum::top_k const exact{.density = chosen.density};
+  switch (chosen.exchange) {
+    case mnist::exchange_kind::dense: return reduce_with(comm, shapes, topsum::dense{});
+    case mnist::exchange_kind::gather_all: return choose_gather_all(chosen, comm, shapes, total_steps);
+    case mnist::exchange_kind::interleaved_quota: return reduce_with(comm, shapes, exact, topsum::interleaved_quota{});
+    case mnist::exchange_kind::ok_topk: break;
+  }
+  if (chosen.rule == mnist::rule_kind::top_k) return choose_ok_topk(chosen, comm, shapes, exact);
+  return choose_ok_topk(chosen, comm, shapes, topsum::reused_threshold{.density = chosen.density});
 }
 
 topsum::layout layout_of(std::vector<mnist::named_tensor> const& tensors) {
@@ -68,16 +86,27 @@ void print(std::string_view line) {
   std::fflush(stdout);
 }
 
+template <class Network>
+mnist::run_result train_one(std::string const& name, mnist::options const& chosen, mnist::data_set const& data,
+                            topsum::mpi::communicator const& comm) {
+  Network model{chosen.seed};
+  if (comm.rank() == 0)
+    print(name + ", " + std::to_string(comm.size()) + " ranks, " + std::to_string(model.parameters().size()) +
+          " parameters");
+  mnist::sampler const batches{data.train.size(), chosen.batch, comm.rank(), comm.size(), chosen.seed};
+  auto const reduce = choose(chosen, comm, layout_of(model.tensors()), batches.steps_per_epoch() * chosen.epochs);
+  auto const result = mnist::train(model, data, chosen, comm.rank(), comm.size(), reduce, print);
+  if (comm.rank() == 0 && chosen.exchange != mnist::exchange_kind::dense) print(mnist::format_selection(result));
+  return result;
+}
+
 void train_all(mnist::options const& chosen, topsum::mpi::communicator const& comm) {
   mnist::data_set const data = mnist::read_data_set(chosen.data);
   std::vector<mnist::table_row> rows;
   for (auto const& [name, options] : mnist::runs_of(chosen)) {
-    mnist::multilayer_perceptron model{options.seed};
-    if (comm.rank() == 0)
-      print(name + ", " + std::to_string(comm.size()) + " ranks, " + std::to_string(model.parameters().size()) +
-            " parameters");
-    auto const reduce = choose(options, comm, layout_of(model.tensors()));
-    rows.push_back({name, mnist::train(model, data, options, comm.rank(), comm.size(), reduce, print)});
+    bool const convolutional = options.network == mnist::network_kind::convolutional;
+    rows.push_back({name, convolutional ? train_one<mnist::convolutional_network>(name, options, data, comm)
+                                        : train_one<mnist::multilayer_perceptron>(name, options, data, comm)});
   }
   if (comm.rank() == 0) print("\n" + mnist::format_table(rows, comm.size()));
 }

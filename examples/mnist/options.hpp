@@ -24,12 +24,14 @@
 
 namespace mnist {
 
-enum class exchange_kind { dense, gather_all, ok_topk };
-enum class policy_kind { global, layer_wise };
+enum class network_kind { perceptron, convolutional };
+enum class exchange_kind { dense, gather_all, interleaved_quota, ok_topk };
+enum class policy_kind { global, layer_wise, all_dimension, adtopk };
 enum class rule_kind { top_k, reused_threshold };
 
 /// One training, as the command line asks for it.
 struct options {
+  network_kind network = network_kind::perceptron;
   exchange_kind exchange = exchange_kind::ok_topk;
   policy_kind policy = policy_kind::global;
   rule_kind rule = rule_kind::reused_threshold;
@@ -62,10 +64,16 @@ namespace words {
 template <class E, std::size_t Count>
 using table = std::array<std::pair<std::string_view, E>, Count>;
 
-inline constexpr table<exchange_kind, 3> exchange{
-    {{"dense", exchange_kind::dense}, {"gather_all", exchange_kind::gather_all}, {"ok_topk", exchange_kind::ok_topk}}};
-inline constexpr table<policy_kind, 2> policy{
-    {{"global", policy_kind::global}, {"layer_wise", policy_kind::layer_wise}}};
+inline constexpr table<network_kind, 2> network{
+    {{"perceptron", network_kind::perceptron}, {"convolutional", network_kind::convolutional}}};
+inline constexpr table<exchange_kind, 4> exchange{{{"dense", exchange_kind::dense},
+                                                   {"gather_all", exchange_kind::gather_all},
+                                                   {"interleaved_quota", exchange_kind::interleaved_quota},
+                                                   {"ok_topk", exchange_kind::ok_topk}}};
+inline constexpr table<policy_kind, 4> policy{{{"global", policy_kind::global},
+                                               {"layer_wise", policy_kind::layer_wise},
+                                               {"all_dimension", policy_kind::all_dimension},
+                                               {"adtopk", policy_kind::adtopk}}};
 inline constexpr table<rule_kind, 2> rule{
     {{"top_k", rule_kind::top_k}, {"reused_threshold", rule_kind::reused_threshold}}};
 inline constexpr table<momentum_place, 3> where{
@@ -89,9 +97,12 @@ usage: mpiexec -n RANKS 04_train_mnist [options]
 
   --compare               three trainings one after the other, then a table: dense,
                           ok_topk with a global policy, ok_topk layer-wise
-  --exchange WORD         dense, gather_all or ok_topk                 (ok_topk)
-  --policy WORD           global or layer_wise                         (global)
-  --rule WORD             top_k or reused_threshold                    (reused_threshold)
+  --network WORD          perceptron or convolutional                  (perceptron)
+  --exchange WORD         dense, gather_all, interleaved_quota, ok_topk (ok_topk)
+  --policy WORD           global or layer_wise; with gather_all also
+                          all_dimension or adtopk                      (global)
+  --rule WORD             top_k or reused_threshold, for ok_topk; the
+                          others select exactly                        (reused_threshold)
   --density X             share of the gradient that travels, (0, 1]   (0.01)
   --momentum X            in [0, 1)                                    (0.9)
   --momentum-where WORD   global: after aggregation; local: before it, on every
@@ -169,6 +180,7 @@ struct valued_option {
 };
 
 inline constexpr std::array valued_options{
+    valued_option{"--network", set_word<&options::network, words::network>},
     valued_option{"--exchange", set_word<&options::exchange, words::exchange>},
     valued_option{"--policy", set_word<&options::policy, words::policy>},
     valued_option{"--rule", set_word<&options::rule, words::rule>},
@@ -183,6 +195,16 @@ inline constexpr std::array valued_options{
 };
 
 }  // namespace detail
+
+/// Throws `option_error` for policies that no exchange was asked for that suits them.
+inline void expect_fitting(options const& chosen) {
+  bool const by_rows = chosen.policy == policy_kind::all_dimension || chosen.policy == policy_kind::adtopk;
+  if (by_rows && chosen.exchange != exchange_kind::gather_all && chosen.exchange != exchange_kind::dense)
+    throw option_error{"--policy " + std::string{words::name(words::policy, chosen.policy)} +
+                       " keeps its promise under --exchange gather_all only"};
+  if (chosen.policy == policy_kind::layer_wise && chosen.exchange == exchange_kind::interleaved_quota)
+    throw option_error{"--exchange interleaved_quota goes with --policy global"};
+}
 
 /// Reads the arguments, without the program's name, on top of `chosen`.
 /// Throws `option_error` with a sentence for whoever typed them.
@@ -209,6 +231,7 @@ inline constexpr std::array valued_options{
       }
     }
   }
+  expect_fitting(chosen);
   return chosen;
 }
 

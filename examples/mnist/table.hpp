@@ -39,6 +39,16 @@ struct table_row {
   return text;
 }
 
+/// One line about what was selected.
+[[nodiscard]] inline std::string format_selection(run_result const& result) {
+  char line[160];
+  std::snprintf(
+      line, sizeof line,
+      "  a step selects %.3g %% of the values; of the gradient's rows, %.1f %% have entries, %.1f %% in the result",
+      100 * result.density, 100 * result.rows_selected, 100 * result.rows_applied);
+  return line;
+}
+
 /// The rows under their headings; ends with a line break.
 [[nodiscard]] inline std::string format_table(std::span<table_row const> rows, int ranks) {
   int width = 8;

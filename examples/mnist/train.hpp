@@ -29,6 +29,9 @@ struct reduction_cost {
   double select_seconds = 0;
   double exchange_seconds = 0;
   double other_seconds = 0;  ///< the rest of the reduction
+  double density = 1;        ///< share of the gradient that this rank selected
+  double rows_selected = 1;  ///< share of the gradient's rows that have an entry in the selection
+  double rows_applied = 1;   ///< and in the result
 };
 
 /// Replaces this rank's gradient by the mean over ranks; the same values on every rank, bit for bit.
@@ -48,6 +51,9 @@ struct run_result {
   double select_seconds = 0;
   double exchange_seconds = 0;
   double other_seconds = 0;
+  double density = 0;        ///< selected, of the values
+  double rows_selected = 0;  ///< of the rows
+  double rows_applied = 0;
 };
 
 /// Trains `model` with the rate, momentum, epochs, batch and seed of `chosen`; its other options are for `reduce`.
@@ -91,6 +97,9 @@ run_result train(Network& model, data_set const& data, options const& chosen, in
       result.select_seconds += cost.select_seconds;
       result.exchange_seconds += cost.exchange_seconds;
       result.other_seconds += cost.other_seconds;
+      result.density += cost.density;
+      result.rows_selected += cost.rows_selected;
+      result.rows_applied += cost.rows_applied;
     }
     result.loss = loss / static_cast<double>(steps_per_epoch);
     bool const last = epoch + 1 == chosen.epochs;
@@ -102,8 +111,9 @@ run_result train(Network& model, data_set const& data, options const& chosen, in
       print(std::string_view{line});
     }
   }
-  for (double* const sum : {&result.wire_bytes, &result.compute_seconds, &result.select_seconds,
-                            &result.exchange_seconds, &result.other_seconds}) {
+  for (double* const sum :
+       {&result.wire_bytes, &result.compute_seconds, &result.select_seconds, &result.exchange_seconds,
+        &result.other_seconds, &result.density, &result.rows_selected, &result.rows_applied}) {
     *sum /= static_cast<double>(total_steps);
   }
   return result;

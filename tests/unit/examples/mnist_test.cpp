@@ -19,10 +19,11 @@
 #include <vector>
 
 #include "mnist/augment.hpp"
+#include "mnist/convolutional_network.hpp"
 #include "mnist/idx.hpp"
-#include "mnist/network.hpp"
 #include "mnist/optimizer.hpp"
 #include "mnist/options.hpp"
+#include "mnist/perceptron.hpp"
 #include "mnist/random.hpp"
 #include "mnist/sampler.hpp"
 #include "mnist/table.hpp"
@@ -265,6 +266,105 @@ TEST_SUITE("mnist network") {
     }
   }
 
+  TEST_CASE("tensors of the convolutional network have the shapes that frameworks give them") {
+    mnist::convolutional_network model{1};
+    auto const tensors = model.tensors();
+    REQUIRE(tensors.size() == 8);
+    CHECK(tensors[2].name == "conv2.weight");
+    CHECK(tensors[2].extents == std::vector<std::int64_t>{32, 16, 3, 3});
+    CHECK(tensors[4].extents == std::vector<std::int64_t>{64, 800});
+    std::int64_t n = 0;
+    for (auto const& tensor : tensors)
+      n += std::accumulate(tensor.extents.begin(), tensor.extents.end(), std::int64_t{1}, std::multiplies{});
+    CHECK(n == 56970);
+    CHECK(model.parameters().size() == 56970);
+    CHECK_THROWS_AS(mnist::convolutional_network(1, {.side = 6}), std::invalid_argument);
+    CHECK_THROWS_AS(mnist::convolutional_network(1, {.kernel1 = 0}), std::invalid_argument);
+    CHECK_THROWS_AS(mnist::convolutional_network(1, {.hidden = 0}), std::invalid_argument);
+  }
+
+  TEST_CASE("a convolution's results are those of the textbook's sum") {
+    // One window of the whole image: hidden layers aside, the first convolution alone decides which weights get a gradient.
+    mnist::convolutional_shape const shape{
+        .side = 9, .kernel1 = 2, .channels1 = 3, .kernel2 = 2, .channels2 = 4, .hidden = 5};
+    auto const batch = random_digits(4, 81, 3);
+    mnist::convolutional_network model{11, shape};
+    auto const parameters = model.parameters();
+    std::mt19937_64 bits{1};
+    for (float& value : parameters) value += 0.1f * (mnist::uniform(bits) - 0.3f);
+    model.loss_and_gradient(batch);
+    std::vector<float> const gradient(model.gradient().begin(), model.gradient().end());
+    std::size_t nonzero = 0;
+    constexpr float step = 1e-3f;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      float const kept = parameters[i];
+      parameters[i] = kept + step;
+      double const above = model.loss_and_gradient(batch);
+      parameters[i] = kept - step;
+      double const below = model.loss_and_gradient(batch);
+      parameters[i] = kept;
+      CAPTURE(i);
+      CHECK(std::abs(double{gradient[i]} - (above - below) / (2 * double{step})) < 3e-3);
+      nonzero += gradient[i] != 0 ? 1U : 0U;
+    }
+    CHECK(nonzero > parameters.size() / 2);
+  }
+
+  TEST_CASE("the convolutional network's loss is that of plain loops over PyTorch's layout") {
+    mnist::convolutional_shape const shape{
+        .side = 10, .kernel1 = 3, .channels1 = 2, .kernel2 = 2, .channels2 = 3, .hidden = 4};
+    auto const batch = random_digits(3, 100, 8);
+    mnist::convolutional_network model{7, shape};
+    float const* p = model.parameters().data();
+    // An image is [channel][y][x] here.
+    auto const convolve = [&p](std::vector<float> const& image, std::size_t in, std::size_t side, std::size_t out,
+                               std::size_t kernel) {
+      std::size_t const wide = side - kernel + 1;
+      std::size_t const pooled = wide / 2;
+      float const* const bias = p + out * in * kernel * kernel;
+      std::vector<float> result(out * pooled * pooled);
+      for (std::size_t o = 0; o < out; ++o) {
+        for (std::size_t y = 0; y < 2 * pooled; ++y) {
+          for (std::size_t x = 0; x < 2 * pooled; ++x) {
+            float sum = bias[o];
+            for (std::size_t c = 0; c < in; ++c) {
+              for (std::size_t ky = 0; ky < kernel; ++ky) {
+                for (std::size_t kx = 0; kx < kernel; ++kx)
+                  sum += p[((o * in + c) * kernel + ky) * kernel + kx] * image[(c * side + y + ky) * side + x + kx];
+              }
+            }
+            float& most = result[(o * pooled + y / 2) * pooled + x / 2];
+            most = std::max(most, sum);
+          }
+        }
+      }
+      p = bias + out;
+      return result;
+    };
+    double loss = 0;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      p = model.parameters().data();
+      std::vector<float> const image(batch.image(i).begin(), batch.image(i).end());
+      auto const first = convolve(image, 1, 10, 2, 3);
+      auto const second = convolve(first, 2, 4, 3, 2);
+      REQUIRE(second.size() == 3);  // one place, so channels are the flat order
+      std::vector<float> hidden(4);
+      for (std::size_t h = 0; h < 4; ++h) {
+        float sum = p[12 + h];
+        for (std::size_t c = 0; c < 3; ++c) sum += p[h * 3 + c] * second[c];
+        hidden[h] = std::max(sum, 0.0f);
+      }
+      p += 16;
+      std::array<float, mnist::classes> scores{};
+      for (std::size_t c = 0; c < scores.size(); ++c) {
+        scores[c] = p[4 * scores.size() + c];
+        for (std::size_t h = 0; h < 4; ++h) scores[c] += p[c * 4 + h] * hidden[h];
+      }
+      loss += mnist::softmax_cross_entropy(scores, batch.labels[i]) / 3;
+    }
+    CHECK(model.loss_and_gradient(batch) == doctest::Approx(loss).epsilon(1e-5));
+  }
+
   TEST_CASE("the gradient of a batch is the mean of its parts'") {
     mnist::multilayer_perceptron model{2, {12, 11, mnist::classes}};
     auto const gradient_of = [&](mnist::digits const& batch) {
@@ -430,8 +530,8 @@ TEST_SUITE("mnist options") {
     CHECK(option_complaint({""}) == "there is no option ''; --help lists all");
     CHECK(option_complaint({"--epochs"}) == "--epochs needs a value; --help says which");
     CHECK(option_complaint({"--exchange", "fast"}) ==
-          "--exchange must be one of dense, gather_all, ok_topk, not 'fast'");
-    CHECK(option_complaint({"--policy="}) == "--policy must be one of global, layer_wise, not ''");
+          "--exchange must be one of dense, gather_all, interleaved_quota, ok_topk, not 'fast'");
+    CHECK(option_complaint({"--policy="}) == "--policy must be one of global, layer_wise, all_dimension, adtopk, not ''");
     CHECK(option_complaint({"--data="}) == "--data must be a folder, not ''");
     for (char const* const value : {"0", "-0.1", "1.01", "nan", "inf", "1%", "", " 0.1", "0,1", "1e999"}) {
       CAPTURE(value);
@@ -454,6 +554,14 @@ TEST_SUITE("mnist options") {
   TEST_CASE("the help names every option") {
     for (auto const& known : mnist::detail::valued_options) CHECK(says(std::string{mnist::usage}, known.name));
     CHECK(says(std::string{mnist::usage}, "--compare"));
+  }
+
+  TEST_CASE("policies that promise something by row go with the exchange that keeps it") {
+    CHECK(says(option_complaint({"--policy", "all_dimension"}), "under --exchange gather_all only"));
+    CHECK(says(option_complaint({"--policy=adtopk", "--exchange=interleaved_quota"}), "--policy adtopk"));
+    CHECK(says(option_complaint({"--policy=layer_wise", "--exchange=interleaved_quota"}), "--policy global"));
+    CHECK(parse({"--policy", "adtopk", "--exchange", "gather_all", "--network", "convolutional"}).network ==
+          mnist::network_kind::convolutional);
   }
 
   TEST_CASE("a comparison is three trainings") {
