@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include <topsum/codec/as.hpp>
+#include <topsum/codec/index_codes.hpp>
 #include <topsum/core/entries.hpp>
 #include <topsum/core/interleaving.hpp>
 #include <topsum/core/memory.hpp>
@@ -183,10 +185,33 @@ concept list_backend = requires(
   b.pad(a, k);
 };
 
+/// Verbs that code messages: O(entries). `out` and `in` hold the message exactly; bytes behind what is written stay.
+/// 1. Any bytes decode without harm: whatever they hold, only the target is written. Indices that come of them are to be checked.
+/// 2. `encode_bits`: each index less `first`, in `width` bits.  3. `encode_elias_fano`: see `codec/index_codes.hpp`.
+/// 4. `encode_bitmap`: bit i - first of `out` is set. `decode_bitmap` sets fault to 1 where more bits are set than indices wanted.
+/// 5. `quantise`: the header that a value codec makes of all values, then its code of each, low bits first.
+template <class B, class Q, class R = float, class I = std::uint32_t>
+concept coding_backend = requires(B& b, typename B::template span<I const> indices,
+                                  typename B::template span<I> decoded, typename B::template span<R const> values,
+                                  typename B::template span<R> dequantised, typename B::template span<std::byte> out,
+                                  typename B::template span<std::byte const> in,
+                                  typename B::template span<std::uint32_t> fault, std::size_t first, int width,
+                                  elias_fano_shape shape, Q const& codec) {
+  b.encode_bits(indices, first, width, out);
+  b.decode_bits(in, first, width, decoded);
+  b.encode_elias_fano(indices, first, shape, out);
+  b.decode_elias_fano(in, first, shape, decoded);
+  b.encode_bitmap(indices, first, out);
+  b.decode_bitmap(in, first, decoded, fault);
+  b.quantise(indices, values, codec, out);
+  b.dequantise(in, codec, dequantised);
+};
+
 /// Where data live and loops run. Stages are written in these verbs alone, so that they run on every backend.
 /// Every verb gives the same bits on every backend, vector width and thread count; a `for_each` does so where its function does.
 template <class B>
-concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_backend<B> && list_backend<B>;
+concept backend = stage_for<B, backend_tag> && memory_backend<B> && selecting_backend<B> && list_backend<B> &&
+                  coding_backend<B, as_is>;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Stages
@@ -292,6 +317,35 @@ concept codec = stage_for<S, codec_tag> &&
                   s.encode(b, run, first, extent, out);
                   s.decode(b, in, count, first, extent, list, fault);
                 };
+
+/// A part of `coded`: increasing indices in [first, first + extent) <-> bytes, whose number follows from count and extent.
+/// 1. decode(encode(x)) = x.  2. Any bytes decode without harm; `coded` checks what came.  3. `bytes_at_most` as for a codec.
+template <class S, class B, class I = std::uint32_t>
+concept index_codec = stage_for<S, index_codec_tag> &&
+                      requires(S const& s, B& b, typename B::template span<I const> indices,
+                               typename B::template span<I> decoded, std::size_t count,
+                               typename B::template span<std::byte> out, typename B::template span<std::byte const> in,
+                               typename B::template span<std::uint32_t> fault) {
+                        { s.bytes(count, count) } -> std::same_as<std::size_t>;
+                        { s.bytes_at_most(count, count, count) } -> std::same_as<std::size_t>;
+                        s.template encode<B, I>(b, indices, count, count, out);
+                        s.template decode<B, I>(b, in, count, count, decoded, fault);
+                      };
+
+/// The other part: a value <-> a code of `bits<R>` bits, with the help of a header that all values of a message make together (an
+/// empty class for none).
+/// 1. value(code(x)) = x where `lossless`, and finite for finite x.  2. Pure functions.
+template <class S, class R = float>
+concept value_codec = stage_for<S, value_codec_tag> &&
+                      requires(S const& s, typename S::template header<R> const& header, R const* values,
+                               std::size_t count, R x, std::uint64_t number) {
+                        { S::lossless } -> std::convertible_to<bool>;
+                        requires std::is_trivially_copyable_v<typename S::template header<R>>;
+                        requires S::template bits<R> > 0 && S::template bits<R> <= 64;
+                        { s.template summarise<R>(values, count) } -> std::same_as<typename S::template header<R>>;
+                        { s.template code<R>(header, x, number) } -> std::same_as<std::uint64_t>;
+                        { s.template value<R>(header, number) } -> std::same_as<R>;
+                      };
 
 /// Who selects what is applied (`docs/exchanges.md` says which promises of a scope survive which kind).
 enum class exchange_kind : unsigned char {

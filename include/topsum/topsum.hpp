@@ -7,7 +7,16 @@
 
 #include <topsum/allreduce.hpp>
 #include <topsum/backend/host.hpp>
+#include <topsum/codec/as.hpp>
+#include <topsum/codec/bitmap.hpp>
+#include <topsum/codec/coded.hpp>
+#include <topsum/codec/elias_fano.hpp>
+#include <topsum/codec/int8.hpp>
+#include <topsum/codec/lookup.hpp>
+#include <topsum/codec/packed.hpp>
+#include <topsum/codec/qsgd.hpp>
 #include <topsum/codec/raw.hpp>
+#include <topsum/codec/sign.hpp>
 #include <topsum/concepts.hpp>
 #include <topsum/core/bfloat16.hpp>
 #include <topsum/core/dimensions.hpp>

@@ -19,7 +19,21 @@ void expect_none(topsum::laws::failures const& failed) {
 
 template <class R, class I, class B>
 void check_codecs(B const& on) {
-  expect_none(topsum::laws::codec<R, I>(topsum::raw{}, on));
+  using topsum::coded;
+  auto const check = [&](auto const& codec) { expect_none(topsum::laws::codec<R, I>(codec, on)); };
+  check(topsum::raw{});
+  check(coded{topsum::elias_fano{}, topsum::as_is{}});
+  check(coded{topsum::packed{}, topsum::as_is{}});
+  check(coded{topsum::bitmap{}, topsum::as_is{}});
+  check(coded{topsum::elias_fano{}, topsum::as<topsum::half>{}});
+  check(coded{topsum::packed{}, topsum::as<topsum::bfloat16>{}});
+  check(coded{topsum::elias_fano{}, topsum::as<float>{}});
+  check(coded{topsum::bitmap{}, topsum::int8{}});
+  check(coded{topsum::elias_fano{}, topsum::sign{}});
+  check(coded{topsum::packed{}, topsum::lookup<2>{}});
+  check(coded{topsum::elias_fano{}, topsum::lookup<5>{}});
+  check(coded{topsum::elias_fano{}, topsum::qsgd<4>{.seed = 3}});
+  check(coded{topsum::elias_fano{}, topsum::qsgd<9>{}});
 }
 
 }  // namespace

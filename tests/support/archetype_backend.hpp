@@ -339,6 +339,48 @@ class archetype_backend {
     });
   }
 
+  template <class I>
+  void encode_bits(span<I const> indices, std::size_t first, int width, span<std::byte> out) {
+    later([indices, first, width, out](topsum::host& h) { h.encode_bits(indices.inside_, first, width, out.inside_); });
+  }
+  template <class I>
+  void decode_bits(span<std::byte const> in, std::size_t first, int width, span<I> indices) {
+    later([in, first, width, indices](topsum::host& h) { h.decode_bits(in.inside_, first, width, indices.inside_); });
+  }
+  template <class I>
+  void encode_elias_fano(span<I const> indices, std::size_t first, topsum::elias_fano_shape shape,
+                         span<std::byte> out) {
+    later([indices, first, shape, out](topsum::host& h) {
+      h.encode_elias_fano(indices.inside_, first, shape, out.inside_);
+    });
+  }
+  template <class I>
+  void decode_elias_fano(span<std::byte const> in, std::size_t first, topsum::elias_fano_shape shape, span<I> indices) {
+    later([in, first, shape, indices](topsum::host& h) {
+      h.decode_elias_fano(in.inside_, first, shape, indices.inside_);
+    });
+  }
+  template <class I>
+  void encode_bitmap(span<I const> indices, std::size_t first, span<std::byte> out) {
+    later([indices, first, out](topsum::host& h) { h.encode_bitmap(indices.inside_, first, out.inside_); });
+  }
+  template <class I>
+  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices, span<std::uint32_t> fault) {
+    later([in, first, indices, fault](topsum::host& h) {
+      h.decode_bitmap(in.inside_, first, indices.inside_, fault.inside_);
+    });
+  }
+  template <class I, class R, class Values>
+  void quantise(span<I const> indices, span<R const> values, Values const& codec, span<std::byte> out) {
+    later([indices, values, codec, out](topsum::host& h) {
+      h.quantise(indices.inside_, values.inside_, codec, out.inside_);
+    });
+  }
+  template <class R, class Values>
+  void dequantise(span<std::byte const> in, Values const& codec, span<R> values) {
+    later([in, codec, values](topsum::host& h) { h.dequantise(in.inside_, codec, values.inside_); });
+  }
+
  private:
   template <class Verb>
   void later(Verb verb) {

@@ -27,6 +27,7 @@
 #include <topsum/core/stage.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_codecs.hpp>
 #include <topsum/detail/host_grid.hpp>
 #include <topsum/detail/host_group_lists.hpp>
 #include <topsum/detail/host_isa.hpp>
@@ -507,6 +508,42 @@ class host : public detail::host_memory_verbs {
                     span<std::size_t> out) {
     assert(marks.size() >= total_groups(pieces));
     out[0] = detail::count_groups(in_use(list), pieces, marks.data());
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Messages; see `detail/host_codecs.hpp`.
+
+  template <class I>
+  void encode_bits(span<I const> indices, std::size_t first, int width, span<std::byte> out) {
+    detail::encode_bits(indices, first, width, out.data());
+  }
+  template <class I>
+  void decode_bits(span<std::byte const> in, std::size_t first, int width, span<I> indices) {
+    detail::decode_bits(in, first, width, indices);
+  }
+  template <class I>
+  void encode_elias_fano(span<I const> indices, std::size_t first, elias_fano_shape shape, span<std::byte> out) {
+    detail::encode_elias_fano(indices, first, shape, out.data());
+  }
+  template <class I>
+  void decode_elias_fano(span<std::byte const> in, std::size_t first, elias_fano_shape shape, span<I> indices) {
+    detail::decode_elias_fano(in, first, shape, indices);
+  }
+  template <class I>
+  void encode_bitmap(span<I const> indices, std::size_t first, span<std::byte> out) {
+    detail::encode_bitmap(indices, first, out);
+  }
+  template <class I>
+  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices, span<std::uint32_t> fault) {
+    if (detail::decode_bitmap(in, first, indices)) fault[0] = 1;
+  }
+  template <class I, class R, class Values>
+  void quantise(span<I const> indices, span<R const> values, Values const& codec, span<std::byte> out) {
+    detail::quantise(indices, values, codec, out.data());
+  }
+  template <class R, class Values>
+  void dequantise(span<std::byte const> in, Values const& codec, span<R> values) {
+    detail::dequantise(in, codec, values);
   }
 
  private:

@@ -19,6 +19,8 @@ struct selection_tag {};
 struct rule_tag {};  ///< a rule given alone means `global{rule}`
 struct residual_tag {};
 struct codec_tag {};
+struct index_codec_tag {};  ///< a part of `coded`
+struct value_codec_tag {};  ///< likewise
 struct exchange_tag {};
 struct reduction_tag {};
 struct backend_tag {};
