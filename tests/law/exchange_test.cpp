@@ -8,6 +8,8 @@
 #include <topsum/topsum.hpp>
 #include <vector>
 
+#include "support/even_values.hpp"
+
 #if __has_include("support/archetype_backend.hpp")
 #include "support/archetype_backend.hpp"
 #endif
@@ -111,6 +113,20 @@ TEST_CASE("ok_topk keeps the laws of exchanges with one message in flight and ti
 
 TEST_CASE("ok_topk keeps the laws of exchanges with every message in flight and 64-bit indices") {
   check_exchange<double, std::uint64_t>(all_at_once, 3, 3);
+}
+
+TEST_CASE("every exchange keeps the laws with a codec that loses: losses stay in residuals") {
+  topsum::coded const lossy{topsum::elias_fano{}, test::even_values{}};
+  for (int const ranks : {1, 3, 8}) {
+    for (std::size_t const k : {0U, 40U, 97U}) {
+      topsum::top_k const rule{.k = k};
+      expect_none(topsum::laws::exchange<float>(topsum::gather_all{}, ranks, 97, 3, rule, lossy));
+      expect_none(topsum::laws::exchange<float>(one_by_one, ranks, 97, 3, rule, lossy));
+      expect_none(topsum::laws::exchange<float>(lively, ranks, 97, 4, rule, lossy));
+      expect_none(topsum::laws::exchange<float>(topsum::interleaved_quota{}, ranks, 97, 3, rule, lossy));
+      expect_none(topsum::laws::exchange<float>(collecting, ranks, 97, 3, topsum::layer_wise{rule}, lossy));
+    }
+  }
 }
 
 TEST_CASE("ok_topk keeps the laws of exchanges with reused thresholds by layers") {

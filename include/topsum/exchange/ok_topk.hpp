@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <topsum/codec/raw.hpp>
 #include <topsum/exchange/channel.hpp>
 #include <topsum/exchange/ok_topk_memory.hpp>
 
@@ -101,7 +102,9 @@ struct ok_topk {
     bool const moved = balance(channel, codec, memory);
     gather(channel, codec, moved, after, memory);
     channel.backend().intersect(sent, memory.result.view(), memory.applied.view());
-    return {memory.result.view(), memory.applied.view(), memory.sent_count};
+    exchange_outcome<B, R, I> outcome{memory.result.view(), memory.applied.view(), memory.sent_count, {}};
+    if constexpr (!K::lossless) outcome.returned = memory.lost.view();
+    return outcome;
   }
 
   void describe(description& out) const {
@@ -183,8 +186,12 @@ struct ok_topk {
       if (r == mine) continue;
       std::size_t const size = size_for(memory.out_counts[r], r);
       memory.out_messages[r] = memory.out.view().subspan(at, size);
-      codec.encode(backend, run_of(sent, memory.first[r], memory.out_counts[r]), after.bounds[r],
-                   after.bounds[r + 1] - after.bounds[r], memory.out_messages[r]);
+      std::size_t const extent = after.bounds[r + 1] - after.bounds[r];
+      codec.encode(backend, run_of(sent, memory.first[r], memory.out_counts[r]), after.bounds[r], extent,
+                   memory.out_messages[r]);
+      if constexpr (!K::lossless)  // what its owner will read is what leaves the residual
+        codec.decode(backend, memory.out_messages[r], memory.out_counts[r], after.bounds[r], extent,
+                     memory.stretch(backend, sent, memory.first[r], memory.out_counts[r], 0), memory.fault.view());
       at += size;
     }
 
@@ -301,7 +308,7 @@ struct ok_topk {
 
   /// Moves kept entries so that every rank holds an equal share of the whole, in order, if the largest owner is too large.
   template <class Channel, class K, class M>
-  bool balance(Channel& channel, K const& codec, M& memory) const {
+  bool balance(Channel& channel, K const& of_messages, M& memory) const {
     using B = typename Channel::backend_type;
     using R = typename M::value;
     auto& backend = channel.backend();
@@ -313,6 +320,14 @@ struct ok_topk {
     if (static_cast<double>(largest) * static_cast<double>(ranks) <= balance_above * static_cast<double>(total))
       return false;
 
+    // Sums are rounded once, when they are gathered.
+    auto const codec = [&] {
+      if constexpr (K::lossless) {
+        return of_messages;
+      } else {
+        return raw{};
+      }
+    }();
     auto const share = [&](std::size_t r) { return r * (total / ranks) + r * (total % ranks) / ranks; };
     std::size_t const n = memory.shape.n;
     memory.sends.clear();
@@ -372,6 +387,14 @@ struct ok_topk {
     auto const held = moved ? memory.balanced.view() : memory.kept.view();
     auto const mine = memory.out.view().subspan(0, memory.sizes[me]);
     codec.encode(backend, run_of(held, 0, memory.kept_counts[me]), first(me), extent(me), mine);
+    if constexpr (!K::lossless) {  // what is lost here stays here
+      auto const count = memory.kept_counts[me];
+      auto const decoded = memory.stretch(backend, memory.decoded.view(), 0, count, 1);
+      codec.decode(backend, mine, count, first(me), extent(me), decoded, memory.fault.view());
+      backend.divide(decoded, -1);
+      typename M::view const both[] = {memory.stretch(backend, held, 0, count, 0), decoded};
+      backend.merge_sum(std::span<typename M::view const>{both}, memory.lost.view());
+    }
     auto const all = memory.gathered.view().subspan(0, bytes);
     channel.all_gather_v(typename M::const_bytes{mine}, all, memory.sizes);
     std::size_t at = 0;

@@ -35,7 +35,8 @@ struct ok_topk_memory {
         half{codec.template bytes_at_most<R, I>(message_capacity * in_flight, in_flight, s.n)} {
     auto const ranks = static_cast<std::size_t>(s.ranks);
     std::size_t const k = s.capacity;
-    std::size_t const k_bytes = codec.template bytes_at_most<R, I>(k, ranks, s.n);
+    std::size_t k_bytes = codec.template bytes_at_most<R, I>(k, ranks, s.n);
+    if (!K::lossless) k_bytes = std::max(k_bytes, k * (sizeof(R) + sizeof(I)));  // entries that move travel as they are
     std::size_t const sums = ranks == 1 ? 0 : std::min(s.n, k + (ranks - 1) * message_capacity);
 
     out = b.template allocate<std::byte>(k_bytes);
@@ -59,6 +60,8 @@ struct ok_topk_memory {
     balanced = entries<B, R, I>{b, k / ranks + 1};
     result = entries<B, R, I>{b, k};
     applied = entries<B, R, I>{b, k};
+    decoded = entries<B, R, I>{b, K::lossless ? 0 : k};
+    lost = entries<B, R, I>{b, K::lossless ? 0 : k};
     b.template reserve_lists<R, I>(in_flight + 1, k);
 
     out_counts.resize(ranks);
@@ -97,7 +100,7 @@ struct ok_topk_memory {
   buffer<std::size_t> offsets, two_counts, slots;
   buffer<I> bins;
   buffer<std::uint32_t> fault;
-  entries<B, R, I> sent, kept, balanced, result, applied;
+  entries<B, R, I> sent, kept, balanced, result, applied, decoded, lost;
   entries<B, R, I> reduced[2];
   std::vector<entries<B, R, I>> incoming;
 
