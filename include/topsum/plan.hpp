@@ -269,7 +269,7 @@ class plan {
       memory_.emplace(channel_.backend(), pieces_, shape_, residual_, codec_, exchange_);
       if (nonfinite_ == on_nonfinite::propagate) {
         memory_->marked = entries<B, wide_type, I>{
-            channel_.backend(), memory_->workspace.result.capacity() + static_cast<std::size_t>(shape_.ranks)};
+            channel_.backend(), memory_->workspace.result_capacity() + static_cast<std::size_t>(shape_.ranks)};
       }
     } else {
       memory_.emplace(channel_.backend(), shape_, residual_);

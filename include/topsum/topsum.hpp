@@ -17,6 +17,7 @@
 #include <topsum/codec/qsgd.hpp>
 #include <topsum/codec/raw.hpp>
 #include <topsum/codec/sign.hpp>
+#include <topsum/codec/switching.hpp>
 #include <topsum/concepts.hpp>
 #include <topsum/core/bfloat16.hpp>
 #include <topsum/core/dimensions.hpp>
@@ -25,7 +26,10 @@
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
 #include <topsum/exchange/interleaved_quota.hpp>
+#include <topsum/exchange/merge_tree.hpp>
 #include <topsum/exchange/ok_topk.hpp>
+#include <topsum/exchange/recursive_doubling.hpp>
+#include <topsum/exchange/split_gather.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/plan.hpp>
 #include <topsum/reduction/mean.hpp>

@@ -194,6 +194,19 @@ class channel {
   void trade(std::span<std::size_t const> to, std::span<std::size_t> from) {
     control([&] { collective::all_to_all(transport_, host_, std::as_bytes(to), std::as_writable_bytes(from)); });
   }
+  /// One number to rank `to`, one from rank `from`; `nobody` for none. Returns what came, 0 for none.
+  [[nodiscard]] std::uint64_t pass(int to, std::uint64_t number, int from) {
+    std::uint64_t came = 0;
+    control([&] {
+      swap(transport_, host_, to, std::as_bytes(std::span{&number, 1}), from,
+           std::as_writable_bytes(std::span{&came, 1}));
+    });
+    return came;
+  }
+  /// The root's number, on every rank.
+  void broadcast(std::uint64_t& number, int root) {
+    control([&] { collective::broadcast(transport_, host_, std::as_writable_bytes(std::span{&number, 1}), root); });
+  }
   /// Elementwise sum over ranks, in place. `scratch` holds at least ceil(size / ranks).
   template <class V>
   void sum(std::span<V> values, std::span<V> scratch) {
@@ -215,6 +228,10 @@ class channel {
     return collective::start(transport_, backend_, sends, receives);
   }
   void finish(ticket& group) { transport_.finish(group); }
+  static constexpr int nobody = -1;
+  /// One message to rank `to`, one from rank `from`; `nobody` for none.
+  void pass(int to, const_bytes_in<B> out, int from, bytes_in<B> in) { swap(transport_, backend_, to, out, from, in); }
+  void broadcast(bytes_in<B> bytes, int root) { collective::broadcast(transport_, backend_, bytes, root); }
 
   void all_gather_v(const_bytes_in<B> mine, bytes_in<B> all, std::span<std::size_t const> sizes) {
     collective::all_gather_v(transport_, backend_, mine, all, sizes);
@@ -239,6 +256,15 @@ class channel {
     std::uint64_t const before = bytes_sent();
     f();
     control_ += bytes_sent() - before;
+  }
+
+  template <class On>
+  static void swap(counting<C>& transport, On& backend, int to, const_bytes_in<On> out, int from, bytes_in<On> in) {
+    transfer<const_bytes_in<On>> const send{to, out};
+    transfer<bytes_in<On>> const receive{from, in};
+    collective::send_recv(transport, backend,
+                          std::span<transfer<const_bytes_in<On>> const>{&send, to < 0 || out.size() == 0 ? 0U : 1U},
+                          std::span<transfer<bytes_in<On>> const>{&receive, from < 0 || in.size() == 0 ? 0U : 1U});
   }
 
   void trade_headers() {

@@ -52,6 +52,8 @@ struct gather_all {
       b.fill(fault.view(), std::uint32_t{0});
       b.template reserve_lists<R, I>(counts.size(), s.capacity);
     }
+    [[nodiscard]] std::size_t result_capacity() const noexcept { return result.capacity(); }
+
     exchange_shape shape;
     std::vector<std::size_t> counts;
     std::vector<std::size_t> sizes;

@@ -127,6 +127,8 @@ struct interleaved_quota {
       return part;
     }
 
+    [[nodiscard]] std::size_t result_capacity() const noexcept { return result.capacity(); }
+
     exchange_shape shape;
     quotas wanted;
     std::vector<std::size_t> extents, sent_counts, kept_counts, out_sizes, kept_sizes, host_ends;  // of each owner

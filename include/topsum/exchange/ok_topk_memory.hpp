@@ -88,6 +88,8 @@ struct ok_topk_memory {
     return part;
   }
 
+  [[nodiscard]] std::size_t result_capacity() const noexcept { return result.capacity(); }
+
   exchange_shape shape;
   std::size_t message_capacity;  ///< entries of a message to an owner
   std::size_t in_flight;         ///< messages of a bucket
