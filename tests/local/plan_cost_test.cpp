@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -350,5 +351,142 @@ TEST_CASE("interleaved_quota with k = n gives what dense gives") {
         CHECK(a == b);
       });
     }
+  }
+}
+
+namespace {
+
+std::size_t rounds_of(int ranks) {
+  std::size_t rounds = 0;
+  while ((1 << rounds) < ranks) ++rounds;
+  return rounds;
+}
+
+}  // namespace
+
+TEST_CASE("merge_tree sends at most 2k ceil(log2 P) words, on every input and spread") {
+  for (int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 64}) {
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{60}, std::size_t{601}}) {
+      spread const how = every_spread[(static_cast<std::size_t>(ranks) + k) % std::size(every_spread)];
+      if (ranks > 9 && k != 60) continue;
+      CAPTURE(ranks);
+      CAPTURE(k);
+      words const w = words_of(
+          ranks, 601, 2,
+          [&](std::uint64_t step, int rank) {
+            return make_gradient<float>(input::laplace, how, 601, rank, ranks, step);
+          },
+          topsum::top_k{.k = k}, topsum::merge_tree{});
+      std::size_t const rounds = rounds_of(ranks);
+      CHECK(w.most_payload <= 2.0 * static_cast<double>(k * rounds));
+      CHECK(w.most_control <= 12.0 * (ranks - 1) + 2.0 * static_cast<double>(rounds));
+    }
+  }
+}
+
+TEST_CASE("recursive_doubling sends 2k log2 P words where selections are the same, 2k(P-1) where nothing coincides") {
+  constexpr std::size_t n = 40000;
+  constexpr std::size_t k = 20;
+  for (int const ranks : {1, 2, 4, 8, 16}) {
+    for (bool const same : {true, false}) {
+      words const w = words_of(
+          ranks, n, 1,
+          [&](std::uint64_t, int rank) {
+            std::vector<float> x(n);
+            for (std::size_t i = 0; i < k; ++i) x[same ? i : static_cast<std::size_t>(rank) * k + i] = 1;
+            return x;
+          },
+          topsum::top_k{.k = k}, topsum::recursive_doubling{});
+      std::size_t const lists = same ? rounds_of(ranks) : static_cast<std::size_t>(ranks) - 1;
+      CHECK(w.most_payload == 2.0 * static_cast<double>(k * lists));
+      CHECK(w.most_control == 12.0 * (ranks - 1) + 2.0 * static_cast<double>(rounds_of(ranks)));
+    }
+  }
+}
+
+TEST_CASE(
+    "recursive_doubling sends at most 2kP words more where ranks are folded, and never more than a bitmap a round") {
+  for (int const ranks : {3, 5, 6, 7, 9, 12}) {
+    for (std::size_t const k : {std::size_t{1}, std::size_t{20}, std::size_t{601}}) {
+      words const w = words_of(
+          ranks, 601, 2,
+          [&](std::uint64_t step, int rank) {
+            return make_gradient<float>(input::laplace, spread::alike, 601, rank, ranks, step);
+          },
+          topsum::top_k{.k = k}, topsum::recursive_doubling{});
+      double const core = std::pow(2.0, std::floor(std::log2(ranks)));
+      // A list after the fold may have 2k entries.
+      CHECK(w.most_payload <= 2.0 * static_cast<double>(k) * (2 * (core - 1) + ranks));
+      CHECK(w.most_payload <= (601 + 601.0 / 32 + 2) * (std::log2(core) + 2));
+      CHECK(w.most_control <= 12.0 * (ranks - 1) + 2.0 * (std::log2(core) + 2));
+    }
+  }
+}
+
+TEST_CASE("split_gather sends each region's entries once and each region's sums round the ring") {
+  for (int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 64}) {
+    for (std::size_t const k : {std::size_t{1}, std::size_t{60}, std::size_t{1200}}) {
+      constexpr std::size_t n = 1200;
+      if (ranks > 9 && k != 60) continue;
+      CAPTURE(ranks);
+      CAPTURE(k);
+      words const w = words_of(
+          ranks, n, 2,
+          [&](std::uint64_t step, int rank) {
+            return make_gradient<float>(input::laplace, spread::alike, n, rank, ranks, step);
+          },
+          topsum::top_k{.k = k}, topsum::split_gather{});
+      double const P = ranks;
+      auto const sent = static_cast<double>(k);
+      CHECK(w.most_payload <= 2 * sent + n * (1 + 1.0 / 32) + 2 * P);
+      CHECK(w.most_payload <= 2 * sent + 2 * sent * P);
+      CHECK(w.most_control <= 14 * (P - 1));
+    }
+    // The same k entries everywhere, as many in each region.
+    if (1200 % ranks != 0) continue;
+    constexpr std::size_t n = 1200 * 64;
+    words const w = words_of(
+        ranks, n, 1,
+        [&](std::uint64_t, int) {
+          std::vector<float> x(n);
+          for (std::size_t i = 0; i < n; i += 64) x[i] = 1;
+          return x;
+        },
+        topsum::top_k{.k = 1200}, topsum::split_gather{});
+    CHECK(w.most_payload == 4.0 * 1200 * (ranks - 1) / ranks);
+  }
+}
+
+TEST_CASE("codecs shorten messages as their sizes say: Elias-Fano with halves under gather_all and interleaved_quota") {
+  constexpr std::size_t n = std::size_t{1} << 20;
+  constexpr std::size_t k = n / 100;
+  topsum::coded const codec{topsum::elias_fano{}, topsum::as<topsum::half>{}};
+  for (int const ranks : {2, 4, 8}) {
+    auto const gradient = [&](std::uint64_t step, int rank) {
+      return make_gradient<float>(input::laplace, spread::alike, n, rank, ranks, step);
+    };
+    auto const P = static_cast<double>(ranks);
+    words const all = words_of(ranks, n, 1, gradient, topsum::top_k{.k = k}, topsum::gather_all{}, codec);
+    CHECK(all.most_payload <= (8.7 + 16) / 32 * k * (P - 1));
+    words const quota = words_of(ranks, n, 2, gradient, topsum::top_k{.k = k}, topsum::interleaved_quota{}, codec);
+    CHECK(quota.most_payload <= 1.6 * k * (P - 1) / P);
+    words const ok = words_of(ranks, n, 2, gradient, topsum::top_k{.k = k}, topsum::ok_topk{}, codec);
+    CHECK(ok.sum_payload / 2 <= 2.4 * k * (P - 1) / P);
+  }
+}
+
+TEST_CASE("the sizes that interleaved_quota announces with Elias-Fano and halves stay in their bound up to 64 ranks") {
+  constexpr std::size_t n = std::size_t{1} << 20;
+  constexpr std::size_t k = n / 100;
+  topsum::coded const codec{topsum::elias_fano{}, topsum::as<topsum::half>{}};
+  for (int ranks = 2; ranks <= 64; ++ranks) {
+    auto const P = static_cast<std::size_t>(ranks);
+    topsum::quotas const wanted = topsum::interleaved_quota{}.shares(n, k, P);
+    std::size_t bytes = 0;
+    for (std::size_t r = 1; r < P; ++r) {  // what rank 0 sends to owners, and at most sends round the ring
+      std::size_t const m = wanted.where.size_of(r);
+      bytes += 2 * codec.bytes<float, std::uint32_t>(wanted.of(r), 0, m);
+    }
+    CHECK(static_cast<double>(bytes) / 4 <= 1.6 * k * static_cast<double>(P - 1) / static_cast<double>(P));
   }
 }
