@@ -186,23 +186,23 @@ concept list_backend = requires(
 };
 
 /// Verbs that code messages: O(entries). `out` and `in` hold the message exactly; bytes behind what is written stay.
-/// 1. Any bytes decode without harm: whatever they hold, only the target is written. Indices that come of them are to be checked.
+/// 1. Any bytes decode without harm: whatever they hold, only the target is written, and what was not encoded so gives indices that
+/// do not pass `check`.
 /// 2. `encode_bits`: each index less `first`, in `width` bits.  3. `encode_elias_fano`: see `codec/index_codes.hpp`.
-/// 4. `encode_bitmap`: bit i - first of `out` is set. `decode_bitmap` sets fault to 1 where more bits are set than indices wanted.
+/// 4. `encode_bitmap`: bit i - first of `out` is set.
 /// 5. `quantise`: the header that a value codec makes of all values, then its code of each, low bits first.
 template <class B, class Q, class R = float, class I = std::uint32_t>
 concept coding_backend = requires(B& b, typename B::template span<I const> indices,
                                   typename B::template span<I> decoded, typename B::template span<R const> values,
                                   typename B::template span<R> dequantised, typename B::template span<std::byte> out,
-                                  typename B::template span<std::byte const> in,
-                                  typename B::template span<std::uint32_t> fault, std::size_t first, int width,
+                                  typename B::template span<std::byte const> in, std::size_t first, int width,
                                   elias_fano_shape shape, Q const& codec) {
   b.encode_bits(indices, first, width, out);
   b.decode_bits(in, first, width, decoded);
   b.encode_elias_fano(indices, first, shape, out);
   b.decode_elias_fano(in, first, shape, decoded);
   b.encode_bitmap(indices, first, out);
-  b.decode_bitmap(in, first, decoded, fault);
+  b.decode_bitmap(in, first, decoded);
   b.quantise(indices, values, codec, out);
   b.dequantise(in, codec, dequantised);
 };
@@ -324,12 +324,12 @@ template <class S, class B, class I = std::uint32_t>
 concept index_codec = stage_for<S, index_codec_tag> &&
                       requires(S const& s, B& b, typename B::template span<I const> indices,
                                typename B::template span<I> decoded, std::size_t count,
-                               typename B::template span<std::byte> out, typename B::template span<std::byte const> in,
-                               typename B::template span<std::uint32_t> fault) {
+                               typename B::template span<std::byte> out,
+                               typename B::template span<std::byte const> in) {
                         { s.bytes(count, count) } -> std::same_as<std::size_t>;
                         { s.bytes_at_most(count, count, count) } -> std::same_as<std::size_t>;
                         s.template encode<B, I>(b, indices, count, count, out);
-                        s.template decode<B, I>(b, in, count, count, decoded, fault);
+                        s.template decode<B, I>(b, in, count, count, decoded);
                       };
 
 /// The other part: a value <-> a code of `bits<R>` bits, with the help of a header that all values of a message make together (an

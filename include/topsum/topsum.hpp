@@ -29,6 +29,7 @@
 #include <topsum/exchange/merge_tree.hpp>
 #include <topsum/exchange/ok_topk.hpp>
 #include <topsum/exchange/recursive_doubling.hpp>
+#include <topsum/exchange/spar_reduce_scatter.hpp>
 #include <topsum/exchange/split_gather.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/plan.hpp>

@@ -36,13 +36,26 @@ TEST_CASE("interleaved_quota keeps the laws of exchanges when it cuts and fills 
   }
 }
 
+TEST_CASE("spar_reduce_scatter keeps the laws of exchanges") {
+  check_corners<float>(topsum::spar_reduce_scatter{}, 2);
+  check_exchange<float>(topsum::spar_reduce_scatter{}, 3, 1);
+  check_exchange<float>(topsum::spar_reduce_scatter{}, 3, 10);
+  check_exchange<double, std::uint64_t>(topsum::spar_reduce_scatter{}, 2, 11);
+  for (int const ranks : {1, 2, 5})
+    expect_none(
+        topsum::laws::exchange<float>(topsum::spar_reduce_scatter{}, ranks, 1009, 3,
+                                      topsum::layer_wise{topsum::reused_threshold{.density = 0.05, .every = 2}}));
+}
+
 TEST_CASE_TEMPLATE("quotas keep the laws for 16-bit values", T, topsum::half, topsum::bfloat16) {
   check_exchange<T>(collecting, 3, 2);
+  check_exchange<T>(topsum::spar_reduce_scatter{}, 3, 8);
 }
 
 TEST_CASE("losses of a codec stay in residuals, under quotas") {
   test::check_losses(topsum::interleaved_quota{});
   test::check_losses(collecting);
+  test::check_losses(topsum::spar_reduce_scatter{});
 }
 
 #if __has_include("support/archetype_backend.hpp")
@@ -50,5 +63,6 @@ TEST_CASE("quotas keep the laws in a memory space of its own") {
   test::archetype_backend const on;
   check_exchange<float>(topsum::interleaved_quota{}, 2, 1, on);
   check_exchange<float>(collecting, 2, 8, on);
+  check_exchange<float>(topsum::spar_reduce_scatter{}, 2, 5, on);
 }
 #endif

@@ -457,6 +457,33 @@ TEST_CASE("split_gather sends each region's entries once and each region's sums 
   }
 }
 
+TEST_CASE("spar_reduce_scatter sends at most 4q(P-1) words in 2 ceil(log2 P) messages, on every input and spread") {
+  for (int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 64}) {
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{60}, std::size_t{601}}) {
+      spread const how = every_spread[(static_cast<std::size_t>(ranks) + k) % std::size(every_spread)];
+      if (ranks > 9 && k != 60) continue;
+      CAPTURE(ranks);
+      CAPTURE(k);
+      auto const P = static_cast<std::size_t>(ranks);
+      topsum::quotas const wanted = topsum::spar_reduce_scatter{}.shares(601, k, P);
+      CHECK(wanted.each <= (k + P - 1) / P + 1);
+      run_counted(
+          ranks, 601, 2,
+          [&](std::uint64_t step, int rank) {
+            return make_gradient<float>(input::laplace, how, 601, rank, ranks, step);
+          },
+          [&](std::uint64_t, int, topsum::report const& done) {
+            CHECK(done.bytes - done.control_bytes <= 4 * word * wanted.each * (P - 1));
+            CHECK(done.control_bytes == 48 * (P - 1));
+            CHECK(done.messages <= P - 1 + 2 * rounds_of(ranks));
+            CHECK(done.result >= k);
+            CHECK(done.result <= k + P);
+          },
+          topsum::top_k{.k = k}, topsum::spar_reduce_scatter{});
+    }
+  }
+}
+
 TEST_CASE("codecs shorten messages as their sizes say: Elias-Fano with halves under gather_all and interleaved_quota") {
   constexpr std::size_t n = std::size_t{1} << 20;
   constexpr std::size_t k = n / 100;

@@ -365,10 +365,8 @@ class archetype_backend {
     later([indices, first, out](topsum::host& h) { h.encode_bitmap(indices.inside_, first, out.inside_); });
   }
   template <class I>
-  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices, span<std::uint32_t> fault) {
-    later([in, first, indices, fault](topsum::host& h) {
-      h.decode_bitmap(in.inside_, first, indices.inside_, fault.inside_);
-    });
+  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices) {
+    later([in, first, indices](topsum::host& h) { h.decode_bitmap(in.inside_, first, indices.inside_); });
   }
   template <class I, class R, class Values>
   void quantise(span<I const> indices, span<R const> values, Values const& codec, span<std::byte> out) {

@@ -534,8 +534,8 @@ class host : public detail::host_memory_verbs {
     detail::encode_bitmap(indices, first, out);
   }
   template <class I>
-  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices, span<std::uint32_t> fault) {
-    if (detail::decode_bitmap(in, first, indices)) fault[0] = 1;
+  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices) {
+    detail::decode_bitmap(in, first, indices);
   }
   template <class I, class R, class Values>
   void quantise(span<I const> indices, span<R const> values, Values const& codec, span<std::byte> out) {

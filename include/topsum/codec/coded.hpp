@@ -69,8 +69,7 @@ struct coded {
     backend.fill(list.count, count);
     if (count == 0) return;
     std::size_t const index_bytes = indices.bytes(count, extent);
-    indices.template decode<B, I>(backend, in.subspan(0, index_bytes), first, extent, list.indices.subspan(0, count),
-                                  fault);
+    indices.template decode<B, I>(backend, in.subspan(0, index_bytes), first, extent, list.indices.subspan(0, count));
     backend.dequantise(in.subspan(index_bytes, value_bytes<R>(count)), values, list.values.subspan(0, count));
     backend.check(list, first, first + extent, fault);
   }

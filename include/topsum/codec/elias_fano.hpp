@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include <topsum/codec/index_codes.hpp>
@@ -47,7 +46,7 @@ struct elias_fano {
   }
   template <class B, class I>
   void decode(B& backend, typename B::template span<std::byte const> in, std::size_t first, std::size_t extent,
-              typename B::template span<I> indices, typename B::template span<std::uint32_t>) const {
+              typename B::template span<I> indices) const {
     backend.decode_elias_fano(in, first, elias_fano_shape{indices.size(), extent}, indices);
   }
 };

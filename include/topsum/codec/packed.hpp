@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include <topsum/codec/index_codes.hpp>
@@ -38,7 +37,7 @@ struct packed {
   }
   template <class B, class I>
   void decode(B& backend, typename B::template span<std::byte const> in, std::size_t first, std::size_t extent,
-              typename B::template span<I> indices, typename B::template span<std::uint32_t>) const {
+              typename B::template span<I> indices) const {
     backend.decode_bits(in, first, bits_below(extent), indices);
   }
 };

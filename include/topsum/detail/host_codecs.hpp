@@ -130,23 +130,23 @@ void encode_bitmap(host_span<I const> indices, std::size_t first, host_span<std:
   }
 }
 
-/// The first set bits; with fewer of them than entries the last is repeated. More of them are `surplus`: returns whether there are.
+/// The first set bits. With fewer of them than entries the last index is repeated, with more it is one that cannot be: no check lets
+/// them pass.
 template <class I>
-bool decode_bitmap(host_span<std::byte const> from, std::size_t first, host_span<I> indices) noexcept {
+void decode_bitmap(host_span<std::byte const> from, std::size_t first, host_span<I> indices) noexcept {
   std::size_t i = 0;
   bool surplus = false;
-  for (std::size_t at = 0; at < from.size(); at += 8) {
+  for (std::size_t at = 0; at < from.size() && !surplus; at += 8) {
     for (std::uint64_t word = word_at(from.data(), from.size(), at); word != 0; word &= word - 1) {
-      if (i == indices.size()) {
-        surplus = true;
-        break;
-      }
+      surplus = i == indices.size();
+      if (surplus) break;
       indices[i++] = static_cast<I>(first + at * 8 + static_cast<std::size_t>(std::countr_zero(word)));
     }
   }
   I const last = i == 0 ? I{0} : indices[i - 1];
   std::fill(indices.begin() + static_cast<std::ptrdiff_t>(i), indices.end(), last);
-  return surplus;
+  if (!surplus || indices.empty()) return;
+  indices.back() = indices.size() > 1 ? indices.front() : static_cast<I>(first == 0 ? from.size() * 8 : first - 1);
 }
 
 /// A value codec's header, then its codes.

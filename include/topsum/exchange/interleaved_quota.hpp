@@ -5,15 +5,14 @@
 #define TOPSUM_EXCHANGE_INTERLEAVED_QUOTA_HPP
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include <topsum/core/interleaving.hpp>
+#include <topsum/detail/quota_lists.hpp>
 #include <topsum/exchange/channel.hpp>
 
 namespace topsum {
@@ -54,7 +53,7 @@ struct interleaved_quota {
     std::size_t const largest_block = std::max<std::size_t>(1, (n + ranks - 1) / ranks);
     interleaving const where{n, ranks,
                              std::min(largest_block, block.value_or(std::clamp<std::size_t>(n / (8 * ranks), 1, 32)))};
-    return {where, share_of(k, where.largest(), n)};
+    return {where, detail::quota_share(k, where.largest(), n)};
   }
 
   /// Nothing is kept between steps.
@@ -64,84 +63,48 @@ struct interleaved_quota {
   };
 
   template <class B, class R, class I, class K>
-  struct workspace {
+  struct workspace : detail::quota_lists<B, R, I> {
     using view = entries_view<B, R, I>;
     workspace(B& b, K const& codec, exchange_shape const& s, interleaved_quota const& stage)
-        : shape{s}, wanted{stage.shares(s.n, s.capacity, static_cast<std::size_t>(s.ranks))} {
+        : detail::quota_lists<B, R, I>{b, s, stage.shares(s.n, s.capacity, static_cast<std::size_t>(s.ranks)),
+                                       K::lossless} {
       auto const ranks = static_cast<std::size_t>(s.ranks);
       auto const me = static_cast<std::size_t>(s.rank);
       std::size_t out_bytes = 0;
       std::size_t kept_bytes = 0;
-      std::size_t total_kept = 0;
       for (std::size_t r = 0; r < ranks; ++r) {
-        std::size_t const m = wanted.where.size_of(r);
-        extents.push_back(m);
-        sent_counts.push_back(wanted.of(r));
-        kept_counts.push_back(share_of(s.capacity, m, s.n));
-        out_sizes.push_back(r == me ? 0 : codec.template bytes<R, I>(sent_counts[r], 0, m));
-        kept_sizes.push_back(codec.template bytes<R, I>(kept_counts[r], 0, m));
+        out_sizes.push_back(r == me ? 0 : codec.template bytes<R, I>(this->sent_counts[r], 0, this->extents[r]));
+        kept_sizes.push_back(codec.template bytes<R, I>(this->kept_counts[r], 0, this->extents[r]));
         out_bytes += out_sizes[r];
         kept_bytes += kept_sizes[r];
-        total_kept += kept_counts[r];
       }
-      std::size_t const total = wanted.total();
-      std::size_t const mine = sent_counts[me];
-      in_size = ranks == 1 ? 0 : codec.template bytes<R, I>(mine, 0, extents[me]);
+      std::size_t const mine = this->sent_counts[me];
+      in_size = ranks == 1 ? 0 : codec.template bytes<R, I>(mine, 0, this->extents[me]);
       out = b.template allocate<std::byte>(std::max(out_bytes, kept_sizes[me]));
       in = b.template allocate<std::byte>(std::max(in_size * ranks, kept_bytes));
-      ends = b.template allocate<std::size_t>(ranks);
-      counts = b.template allocate<std::size_t>(2 * ranks);
-      fault = b.template allocate<std::uint32_t>(1);
-      b.fill(fault.view(), std::uint32_t{0});
-
-      bool const as_selected = s.by_quota && K::lossless;  // what is sent is the selection
-      std::size_t const most_sums = std::min(extents[me], mine * ranks);
+      std::size_t const most_sums = std::min(this->extents[me], mine * ranks);
       bool const gives_back = stage.dropped == residual_rule::collection || !K::lossless;
-      dealt = entries<B, R, I>{b, s.by_quota ? total : s.capacity};
-      parts = entries<B, R, I>{b, s.by_quota ? 0 : total};
-      sent = entries<B, R, I>{b, as_selected ? 0 : total};
-      applied = entries<B, R, I>{b, stage.dropped == residual_rule::collection ? 0 : total};
+      applied = entries<B, R, I>{b, stage.dropped == residual_rule::collection ? 0 : this->wanted.total()};
       sums = entries<B, R, I>{b, most_sums};
-      kept = entries<B, R, I>{b, kept_counts[me]};
-      gathered = entries<B, R, I>{b, total_kept};
-      result = entries<B, R, I>{b, total_kept};
+      kept = entries<B, R, I>{b, this->kept_counts[me]};
       left_over = entries<B, R, I>{b, gives_back ? most_sums : 0};
-      decoded = entries<B, R, I>{b, K::lossless ? 0 : kept_counts[me]};
+      decoded = entries<B, R, I>{b, K::lossless ? 0 : this->kept_counts[me]};
       returned = entries<B, R, I>{b, K::lossless ? 0 : most_sums};
       for (std::size_t r = 0; r < ranks; ++r) arrived.emplace_back(b, r == me ? 0 : mine);
-      b.template reserve_lists<R, I>(std::max<std::size_t>(ranks, 3), std::max(total, most_sums));
-      host_ends.resize(ranks);
+      b.template reserve_lists<R, I>(std::max<std::size_t>(ranks, 3), std::max(this->wanted.total(), most_sums));
       messages.resize(ranks);
       sends.reserve(ranks);
       receives.reserve(ranks);
-      merging.reserve(std::max<std::size_t>(ranks, 3));
     }
 
-    /// Owner r's stretch of a list of so many entries for each owner. Its count has a place of its own, in `set` 0 or 1.
-    view stretch(B& b, view const& list, std::vector<std::size_t> const& each, std::size_t r, std::size_t set) {
-      std::size_t first = 0;
-      for (std::size_t before = 0; before < r; ++before) first += each[before];
-      view const part{list.indices.subspan(first, each[r]), list.values.subspan(first, each[r]),
-                      counts.view().subspan(2 * r + set, 1)};
-      b.fill(part.count, each[r]);
-      return part;
-    }
-
-    [[nodiscard]] std::size_t result_capacity() const noexcept { return result.capacity(); }
-
-    exchange_shape shape;
-    quotas wanted;
-    std::vector<std::size_t> extents, sent_counts, kept_counts, out_sizes, kept_sizes, host_ends;  // of each owner
+    std::vector<std::size_t> out_sizes, kept_sizes;  // of each owner
     std::size_t in_size = 0;
     typename B::template buffer<std::byte> out, in;
-    typename B::template buffer<std::size_t> ends, counts;
-    typename B::template buffer<std::uint32_t> fault;
-    entries<B, R, I> dealt, parts, sent, applied, sums, kept, gathered, result, left_over, decoded, returned;
+    entries<B, R, I> applied, sums, kept, left_over, decoded, returned;
     std::vector<entries<B, R, I>> arrived;
     std::vector<bytes_in<B>> messages;
     std::vector<transfer<const_bytes_in<B>>> sends;
     std::vector<transfer<bytes_in<B>>> receives;
-    std::vector<view> merging;
   };
 
   /// One step; collective.
@@ -152,12 +115,12 @@ struct interleaved_quota {
     B& backend = channel.backend();
     auto const me = static_cast<std::size_t>(memory.shape.rank);
     channel.open();
-    auto const parts = cut_to_quotas(backend, selection, memory);
+    auto const parts = memory.cut(backend, selection);
     reduce(channel, codec, parts, memory);
     backend.top_of(memory.sums.view(), memory.kept_counts[me], memory.kept.view());
     gather(channel, codec, memory);
 
-    auto const sent = memory.shape.by_quota && K::lossless ? selection : as_sent(backend, parts, memory);
+    auto const sent = memory.shape.by_quota && K::lossless ? selection : memory.as_sent(backend, parts);
     exchange_outcome<B, R, I> outcome{memory.result.view(), sent, memory.wanted.total(), {}};
     if (dropped == residual_rule::intersection) {
       backend.intersect(sent, memory.result.view(), memory.applied.view());
@@ -175,43 +138,6 @@ struct interleaved_quota {
   }
 
  private:
-  /// ceil(k m / n) for k, m <= n < 2^63, by doubling: no product overflows.
-  [[nodiscard]] static constexpr std::size_t share_of(std::size_t k, std::size_t m, std::size_t n) noexcept {
-    std::size_t quotient = 0;
-    std::size_t rest = 0;
-    for (int bit = static_cast<int>(std::bit_width(m)); n != 0 && bit-- > 0;) {
-      rest *= 2;
-      quotient = 2 * quotient + (rest >= n ? 1 : 0);
-      rest -= rest >= n ? n : 0;
-      rest += (m >> bit & 1) != 0 ? k : 0;
-      quotient += rest >= n ? 1 : 0;
-      rest -= rest >= n ? n : 0;
-    }
-    return quotient + (rest != 0 ? 1 : 0);
-  }
-
-  /// The selection by owner, each owner's entries by place, as many as its quota. Where ranks selected by quotas nothing has to
-  /// be cut, or asked.
-  template <class B, class View, class M>
-  View cut_to_quotas(B& backend, View selection, M& memory) const {
-    backend.deal(selection, memory.wanted.where, memory.dealt.view(), memory.ends.view());
-    if (memory.shape.by_quota) return memory.dealt.view();
-    backend.read(memory.ends.view(), std::span<std::size_t>{memory.host_ends});
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < memory.host_ends.size(); ++r) {
-      auto const all = memory.dealt.view();
-      std::size_t const size = memory.host_ends[r] - begin;
-      View const dealt{all.indices.subspan(begin, size), all.values.subspan(begin, size),
-                       memory.counts.view().subspan(2 * r + 1, 1)};
-      backend.fill(dealt.count, size);
-      auto const part = memory.stretch(backend, memory.parts.view(), memory.sent_counts, r, 0);
-      backend.top_of(dealt, part.capacity(), part);
-      backend.pad(part, part.capacity());
-      begin = memory.host_ends[r];
-    }
-    return memory.parts.view();
-  }
-
   /// Sends each owner its part and sums what arrives for this one, in the order of ranks.
   template <class Channel, class K, class View, class M>
   void reduce(Channel& channel, K const& codec, View parts, M& memory) const {
@@ -248,14 +174,14 @@ struct interleaved_quota {
         memory.merging.push_back(memory.arrived[r].view());
       }
     }
-    expect_sound(backend, memory);
+    memory.expect_sound(backend, name);
     backend.merge_sum(std::span<View const>{memory.merging}, memory.sums.view());
   }
 
   /// Every owner's kept sums on every rank, put together in the order of positions.
   template <class Channel, class K, class M>
   void gather(Channel& channel, K const& codec, M& memory) const {
-    using view = typename M::view;
+    using B = typename Channel::backend_type;
     auto& backend = channel.backend();
     auto const me = static_cast<std::size_t>(memory.shape.rank);
     auto const mine = memory.out.view().subspan(0, memory.kept_sizes[me]);
@@ -267,31 +193,14 @@ struct interleaved_quota {
     for (std::size_t const size : memory.kept_sizes) bytes += size;
     auto const all = memory.in.view().subspan(0, bytes);
     channel.all_gather_v(mine, all, memory.kept_sizes);
-    memory.merging.clear();
     std::size_t at = 0;
     for (std::size_t r = 0; r < memory.kept_counts.size(); ++r) {
-      auto const part = memory.stretch(backend, memory.gathered.view(), memory.kept_counts, r, 1);
-      codec.decode(backend, all.subspan(at, memory.kept_sizes[r]), memory.kept_counts[r], 0, memory.extents[r], part,
-                   memory.fault.view());
+      codec.decode(backend, const_bytes_in<B>{all.subspan(at, memory.kept_sizes[r])}, memory.kept_counts[r], 0,
+                   memory.extents[r], memory.kept_part(backend, r), memory.fault.view());
       at += memory.kept_sizes[r];
-      memory.merging.push_back(part);
     }
-    expect_sound(backend, memory);
-    for (std::size_t r = 0; r < memory.merging.size(); ++r)
-      backend.positions(memory.merging[r], memory.wanted.where, r);
-    backend.merge_sum(std::span<view const>{memory.merging}, memory.result.view());
-  }
-
-  /// All that this rank sent, at its positions.
-  template <class B, class View, class M>
-  View as_sent(B& backend, View parts, M& memory) const {
-    memory.merging.clear();
-    for (std::size_t r = 0; r < memory.sent_counts.size(); ++r) {
-      memory.merging.push_back(memory.stretch(backend, parts, memory.sent_counts, r, 0));
-      backend.positions(memory.merging[r], memory.wanted.where, r);
-    }
-    backend.merge_sum(std::span<View const>{memory.merging}, memory.sent.view());
-    return memory.sent.view();
+    memory.expect_sound(backend, name);
+    memory.put_together(backend);
   }
 
   /// For this owner's residual: sums that it did not keep, and what encoding the others lost.
@@ -313,12 +222,6 @@ struct interleaved_quota {
     }
     backend.positions(left, memory.wanted.where, me);
     return left;
-  }
-
-  template <class B, class M>
-  static void expect_sound(B& backend, M& memory) {
-    if (backend.read(memory.fault.view()) != 0)
-      throw error{errc::corrupt_message, "interleaved_quota: a rank's places do not increase below an owner's size"};
   }
 };
 

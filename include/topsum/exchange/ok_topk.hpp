@@ -249,8 +249,12 @@ struct ok_topk {
     }
     // Entries above the exact threshold are fewer than k; those equal to it share what is left, in the order of the owners.
     std::size_t above = 0;
-    for (std::size_t r = 0; r < memory.kept_counts.size(); ++r) above += static_cast<std::size_t>(memory.shared[3 * r]);
-    std::size_t left = k - std::min(above, k);
+    for (std::size_t r = 0; r < memory.kept_counts.size(); ++r) {
+      if (memory.shared[3 * r] > k - above)
+        throw error{errc::corrupt_message, "ok_topk: ranks announced more than k sums above the global threshold"};
+      above += static_cast<std::size_t>(memory.shared[3 * r]);
+    }
+    std::size_t left = k - above;
     std::size_t ties = 0;
     for (std::size_t r = 0; r < memory.kept_counts.size(); ++r) {
       std::size_t const equal = std::min(left, static_cast<std::size_t>(memory.shared[3 * r + 1]));
