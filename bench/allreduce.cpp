@@ -168,7 +168,16 @@ int main(int argc, char** argv) {
   reused_threshold const reused{.density = s.density};
   b.compare(in_place("dense", comm, s.n, dense{}));
   b.compare(in_place("gather_all", comm, s.n, exact, gather_all{}));
+  b.compare(in_place("recursive_doubling", comm, s.n, exact, recursive_doubling{}));
+  b.compare(in_place("split_gather", comm, s.n, exact, split_gather{}));
+  b.compare(in_place("merge_tree", comm, s.n, exact, merge_tree{}));
+  b.compare(in_place("spar_reduce_scatter", comm, s.n, exact, spar_reduce_scatter{}));
+  b.compare(in_place("interleaved_quota", comm, s.n, exact, interleaved_quota{}));
   b.compare(in_place("ok_topk", comm, s.n, exact, ok_topk{}));
   b.compare(in_place("ok_topk, reused_threshold", comm, s.n, reused, ok_topk{}));
-  b.compare(as_entries("ok_topk, sparse result", comm, s.n, exact, ok_topk{}));
+  b.compare(as_entries("interleaved_quota, entries", comm, s.n, exact, interleaved_quota{}));
+  b.compare(as_entries("ok_topk, entries", comm, s.n, exact, ok_topk{}));
+  coded const short_messages{elias_fano{}, as<half>{}};
+  b.compare(as_entries("interleaved_quota, coded, entries", comm, s.n, exact, interleaved_quota{}, short_messages));
+  b.compare(as_entries("ok_topk, coded, entries", comm, s.n, exact, ok_topk{}, short_messages));
 }

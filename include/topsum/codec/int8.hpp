@@ -4,6 +4,7 @@
 #ifndef TOPSUM_CODEC_INT8_HPP
 #define TOPSUM_CODEC_INT8_HPP
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -34,14 +35,14 @@ struct int8 {
   template <class R>
   [[nodiscard]] header<R> summarise(R const* values, std::size_t count) const noexcept {
     R largest = 0;
-    for (std::size_t i = 0; i < count; ++i) largest = std::fmax(largest, std::abs(values[i]));
+    for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
     return {largest / 127};
   }
   template <class R>
   [[nodiscard]] std::uint64_t code(header<R> const& scale, R value, std::uint64_t /*index*/) const noexcept {
     if (!(scale.step > 0)) return 0;
-    R const steps = std::fmin(R{127}, std::fmax(R{-127}, std::round(value / scale.step)));
-    return static_cast<std::uint8_t>(static_cast<std::int8_t>(steps));
+    R const steps = std::min(R{127}, std::max(R{-127}, value / scale.step));
+    return static_cast<std::uint8_t>(static_cast<std::int8_t>(steps + (steps < 0 ? R{-0.5} : R{0.5})));
   }
   template <class R>
   [[nodiscard]] R value(header<R> const& scale, std::uint64_t code) const noexcept {

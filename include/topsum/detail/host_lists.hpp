@@ -85,9 +85,10 @@ template <class R, class I>
                                std::size_t end) noexcept {
   if (list.size > capacity) return false;
   if (list.size == 0) return true;
-  bool good = list.indices[0] >= begin && list.indices[list.size - 1] < end;
-  for (std::size_t i = 1; i < list.size; ++i) good = good && list.indices[i - 1] < list.indices[i];
-  return good;
+  bool const inside = list.indices[0] >= begin && list.indices[list.size - 1] < end;
+  I bad = 0;  // no early way out, so that vectors do it
+  for (std::size_t i = 1; i < list.size; ++i) bad |= list.indices[i - 1] >= list.indices[i] ? I{1} : I{0};
+  return inside && bad == 0;
 }
 
 /// The bits of a magnitude that follow the leading `known`, `width` of them, for magnitudes that share those with `prefix`.
