@@ -40,8 +40,9 @@ class host_scratch {
 
   /// Bytes held.
   [[nodiscard]] std::size_t allocated_bytes() const noexcept {
-    return indices_.size() + values_.size() + heads_.size() + grid_.size() + owners_.size() + positions_.size() * sizeof(std::size_t) +
-           (fixed_ ? sizeof(fixed_scratch) : 0) + (row_ ? sizeof(row_scratch) : 0);
+    return indices_.size() + values_.size() + heads_.size() + grid_.size() + owners_.size() +
+           positions_.size() * sizeof(std::size_t) + (fixed_ ? sizeof(fixed_scratch) : 0) +
+           (row_ ? sizeof(row_scratch) : 0);
   }
 
   void reserve_fixed() {

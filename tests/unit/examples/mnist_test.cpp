@@ -531,7 +531,8 @@ TEST_SUITE("mnist options") {
     CHECK(option_complaint({"--epochs"}) == "--epochs needs a value; --help says which");
     CHECK(option_complaint({"--exchange", "fast"}) ==
           "--exchange must be one of dense, gather_all, interleaved_quota, ok_topk, not 'fast'");
-    CHECK(option_complaint({"--policy="}) == "--policy must be one of global, layer_wise, all_dimension, adtopk, not ''");
+    CHECK(option_complaint({"--policy="}) ==
+          "--policy must be one of global, layer_wise, all_dimension, adtopk, not ''");
     CHECK(option_complaint({"--data="}) == "--data must be a folder, not ''");
     for (char const* const value : {"0", "-0.1", "1.01", "nan", "inf", "1%", "", " 0.1", "0,1", "1e999"}) {
       CAPTURE(value);
