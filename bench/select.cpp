@@ -10,6 +10,7 @@
 // those too, tiled up to n (rows @conv, @transformer). --quick leaves out all but float on the widest instruction set.
 
 #include "select_inputs.hpp"
+#include "thrust_baseline.hpp"
 
 #include <topsum/backend/host.hpp>
 #include <topsum/core/bfloat16.hpp>
@@ -116,6 +117,14 @@ class contest {
             std::iota(order.begin(), order.end(), 0U);
             std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
                               [&](std::uint32_t a, std::uint32_t b) { return std::abs(r[a]) > std::abs(r[b]); });
+          })});
+    if (!bench::has_thrust) return;
+    // The threshold is given (the k-th magnitude of what `nth_element` saw): this only accumulates, and compacts.
+    R const threshold = magnitudes[k];
+    print("thrust::copy_if of positions", 0.01, {timed("accumulate and copy", [&](source const& from) {
+            auto const r = residual_.view();
+            for (std::size_t i = 0; i < n_; ++i) r[i] += from.gradient[i];
+            static_cast<void>(bench::thrust_copy_if<R>(r, threshold, order));
           })});
   }
 
