@@ -2,8 +2,10 @@
 // The laws of selection policies times those that are more than a scope with a rule.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <topsum/testing/selection_laws.hpp>
 #include <topsum/topsum.hpp>
 #include <vector>
@@ -81,3 +83,38 @@ TEST_CASE("every composed policy keeps the laws in a memory space of its own") {
   check_policies<float, std::uint32_t>(test::archetype_backend{});
 }
 #endif
+
+TEST_CASE("every scope and policy keeps the laws on random layouts") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    std::uint64_t draw = 0;
+    auto const below = [&](std::uint64_t bound) {
+      return static_cast<std::int64_t>(topsum::random_bits(seed, draw++) % bound);
+    };
+    std::vector<topsum::tensor> tensors;
+    for (std::int64_t left = below(6); left >= 0; --left) {
+      std::vector<std::int64_t> extents;
+      for (std::int64_t dimensions = below(5); dimensions > 0; --dimensions)
+        extents.push_back(below(8) == 0 ? below(2) : 1 + below(extents.size() < 2 ? 14 : 4));
+      tensors.push_back({"t" + std::to_string(left), topsum::extents{extents}});
+    }
+    topsum::layout const shapes{tensors};
+    double const density = std::array{0.001, 0.03, 0.2, 0.5, 1.0}[static_cast<std::size_t>(below(5))];
+    auto const along = static_cast<topsum::axis>(below(4));
+    CAPTURE(seed);
+    CAPTURE(density);
+    auto const check = [&](auto const& policy, std::uint64_t steps) {
+      expect_none(topsum::laws::selection_policy<float>(policy, shapes, topsum::host{}, steps));
+    };
+    top_k const rule{.density = density};
+    check(layer_wise{rule}, 2);
+    check(all_dimension{rule, {.along = along}}, 2);
+    check(all_dimension{topsum::reused_threshold{.density = density, .every = 2}, {.along = along}}, 3);
+    check(chunked{rule, topsum::tiles{.height = static_cast<std::size_t>(1 + below(5)),
+                                      .width = static_cast<std::size_t>(1 + below(5)),
+                                      .fit = topsum::chunk_fit::pad_last}},
+          2);
+    check(topsum::adtopk{.density = density, .along = along, .warm_up = 2, .period = 1, .total_steps = 8}, 8);
+    check(exact_budget{all_dimension{rule, {.along = along}}}, 2);
+    check(alternate{chunked{rule, topsum::runs{.length = static_cast<std::size_t>(1 + below(20))}}, rule}, 2);
+  }
+}
