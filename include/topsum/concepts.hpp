@@ -139,7 +139,7 @@ concept selecting_backend = requires(
 ///    floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when m = 0.
 /// 9. `check(list, begin, end, fault)`: unless the count fits, and indices increase strictly and lie in [begin, end), empties
 ///    the list and sets fault to 1.
-/// 10. `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value); `clear`: dense[index] = 0.
+/// 10. `look_up(dense, list)`: value = to_wide(dense[index]), 0 where that is not finite; `subtract`, `add`: dense[index] -=, += value; `assign`: dense[index] = from_wide<T>(value); `clear`: dense[index] = 0.
 /// 11. `divide`: values /= divisor.
 ///
 /// Of the groups of pieces, in order; a list's entries that lie in no piece are passed over, and dropped by `drop_last`.
@@ -172,6 +172,7 @@ concept list_backend = requires(
   b.lower_bounds(a, bounds, counts);
   b.cuts(a, k, k, positions);
   b.check(a, k, k, fault);
+  b.look_up(typename B::template span<T const>{result}, a);
   b.subtract(a, dense);
   b.add(a, dense);
   b.assign(a, result);
@@ -291,6 +292,14 @@ concept residual_store = stage_for<S, residual_tag> && requires(S const& s, B& b
   s.keep_dense(b, memory, dense);                           // n values were applied, these
   s.commit(memory);
 };
+
+/// A store that tells a step's accumulators again, at any indices, until `keep` is called: what `aligned` exchanges ask for.
+/// 1. `look_up` gives the values that the step's pass saw, 0 where they were not finite.
+template <class S, class B, class T = float, class I = std::uint32_t>
+concept readable_store = residual_store<S, B, T, I> &&
+                         requires(S const& s, B& b, typename S::template state<B, T>& memory,
+                                  typename B::template span<T const> gradient,
+                                  entries_view<B, wide_t<T>, I> list) { s.look_up(b, memory, gradient, list); };
 
 /// A store that can undo its last `commit`, until the next step begins, where `rolls_back()` says so.
 /// 1. Everything is as it was before the step.

@@ -221,6 +221,10 @@ class plan {
   }
 
  private:
+  static_assert(X::kind != exchange_kind::aligned || readable_store<E, B, T, I>,
+                "topsum: an aligned exchange asks for accumulators at indices that others chose; this plan's residual "
+                "store has no "
+                "`look_up`, see topsum::readable_store");
   using clock = std::chrono::steady_clock;
   struct no_state {};
   using channel_type = channel<B, C>;
@@ -469,9 +473,7 @@ class plan {
     auto const t1 = clock::now();
 
     if constexpr (is_sparse) {
-      auto const outcome = exchange_.run(channel_, codec_, memory.selected.view(), r.selected,
-                                         std::as_const(memory.exchange_before), memory.exchange_after,
-                                         memory.workspace);
+      auto const outcome = exchange_entries(gradient, r.selected);
       r.sent = outcome.sent;
       b.wait();
       auto const t2 = clock::now();
@@ -512,6 +514,22 @@ class plan {
     r.dense_bytes = 2 * (static_cast<std::uint64_t>(shape_.n) * sizeof(T) / static_cast<unsigned>(shape_.ranks)) *
                     static_cast<unsigned>(shape_.ranks - 1);
     return r;
+  }
+
+  /// The exchange's part of a step; an aligned one asks for accumulators.
+  auto exchange_entries(gradient_span gradient, std::size_t selected) {
+    auto& memory = *memory_;
+    auto const& before = std::as_const(memory.exchange_before);
+    if constexpr (X::kind == exchange_kind::aligned) {
+      auto const look_up = [&](entries_view<B, wide_type, I> list) {
+        residual_.look_up(channel_.backend(), memory.residual, gradient, list);
+      };
+      return exchange_.run(channel_, codec_, memory.selected.view(), selected, before, memory.exchange_after,
+                           memory.workspace, look_up);
+    } else {
+      return exchange_.run(channel_, codec_, memory.selected.view(), selected, before, memory.exchange_after,
+                           memory.workspace);
+    }
   }
 
   /// Where a dense exchange sums: the result itself, or wide values beside it.

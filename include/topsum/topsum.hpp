@@ -23,6 +23,8 @@
 #include <topsum/core/dimensions.hpp>
 #include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
+#include <topsum/exchange/agreement.hpp>
+#include <topsum/exchange/aligned.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
 #include <topsum/exchange/interleaved_quota.hpp>

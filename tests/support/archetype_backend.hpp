@@ -288,6 +288,10 @@ class archetype_backend {
   void check(list<R, I> const& a, std::size_t begin, std::size_t end, span<std::uint32_t> fault) {
     later([a = raw(a), begin, end, fault](topsum::host& h) { h.check(a, begin, end, fault.inside_); });
   }
+  template <class R, class I, class T>
+  void look_up(span<T const> dense, list<R, I> const& a) {
+    later([a = raw(a), dense](topsum::host& h) { h.look_up(dense.inside_, a); });
+  }
   template <class R, class I>
   void subtract(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
     later([a = raw(a), dense](topsum::host& h) { h.subtract(a, dense.inside_); });

@@ -433,6 +433,15 @@ class host : public detail::host_memory_verbs {
     fault[0] = 1;
   }
 
+  /// value = dense[index], in the type of sums; what is not finite counts as zero.
+  template <class R, class I, class T>
+  void look_up(span<T const> dense, entries_view<host, R, I> const& list) {
+    auto const at = in_use(list);
+    for (std::size_t i = 0; i < at.size; ++i) {
+      R const value = to_wide(dense[at.indices[i]]);
+      list.values[i] = is_finite(value) ? value : R{0};
+    }
+  }
   /// dense[index] -= value.
   template <class R, class I>
   void subtract(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {

@@ -22,6 +22,7 @@ struct codec_tag {};
 struct index_codec_tag {};  ///< a part of `coded`
 struct value_codec_tag {};  ///< likewise
 struct exchange_tag {};
+struct agreement_tag {};  ///< a part of `aligned`
 struct reduction_tag {};
 struct backend_tag {};
 struct index_tag {};

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -109,7 +110,8 @@ class host_memory_verbs {
 
  protected:
   static void move_bytes(void* to, void const* from, std::size_t bytes) noexcept {
-    if (bytes != 0) std::memmove(to, from, bytes);
+    // One comparison for zero and for sizes that cannot be, which g++ would warn of.
+    if (bytes - 1 < static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) std::memmove(to, from, bytes);
   }
 };
 

@@ -52,6 +52,11 @@ struct error_feedback {
       typename B::template span<nonfinite_record> fault) const {
     return {gradient, {memory.current()}, {memory.next()}, {static_cast<wide_t<T>>(decay)}, fault};
   }
+  /// This step's accumulators at the list's indices.
+  template <class B, class T, class R, class I>
+  void look_up(B& backend, state<B, T>& memory, typename B::template span<T const>, entries_view<B, R, I> list) const {
+    backend.look_up(typename B::template span<R const>{memory.next()}, list);
+  }
   /// The entries of `applied` left with these values.
   template <class B, class T, class R, class I>
   void keep(B& backend, state<B, T>& memory, entries_view<B, R, I> applied) const {

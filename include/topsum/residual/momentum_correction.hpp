@@ -104,6 +104,11 @@ struct momentum_correction {
                                             static_cast<R>(clip_factor<B, T>(backend, gradient, memory, fault))};
     return {gradient, {memory.current(0), memory.current(1)}, {memory.next(0), memory.next(1)}, formula, fault};
   }
+  /// This step's accumulators at the list's indices.
+  template <class B, class T, class R, class I>
+  void look_up(B& backend, state<B, T>& memory, typename B::template span<T const>, entries_view<B, R, I> list) const {
+    backend.look_up(typename B::template span<R const>{memory.next(0)}, list);
+  }
   /// The entries of `applied` left with these values.
   template <class B, class T, class R, class I>
   void keep(B& backend, state<B, T>& memory, entries_view<B, R, I> applied) const {

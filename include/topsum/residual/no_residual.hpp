@@ -33,6 +33,12 @@ struct no_residual {
                                                            typename B::template span<nonfinite_record> fault) const {
     return {gradient, {}, {}, {}, fault};
   }
+  /// This step's gradient at the list's indices.
+  template <class B, class T, class R, class I>
+  void look_up(B& backend, state<B, T>&, typename B::template span<T const> gradient,
+               entries_view<B, R, I> list) const {
+    backend.look_up(gradient, list);
+  }
   template <class B, class T, class R, class I>
   void keep(B&, state<B, T>&, entries_view<B, R, I>) const noexcept {}
   template <class B, class T, class R, class I>
