@@ -23,6 +23,7 @@ struct int8 {
   using stage_tag = value_codec_tag;
   static constexpr std::string_view name = "int8";
   static constexpr bool lossless = false;
+  /// The distance of two neighbouring values.
   template <class R>
   struct header {
     R step = 0;

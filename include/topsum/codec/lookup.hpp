@@ -29,6 +29,7 @@ struct lookup {
   static constexpr std::string_view name = "lookup";
   static constexpr bool lossless = false;
   static constexpr std::size_t bins = std::size_t{1} << Bits;
+  /// The bins: their means, where they begin, how wide they are.
   template <class R>
   struct header {
     std::array<R, bins> means{};

@@ -31,6 +31,7 @@ struct qsgd {
   static constexpr std::string_view name = "qsgd";
   static constexpr bool lossless = false;
   static constexpr std::uint64_t levels = (std::uint64_t{1} << (Bits - 1)) - 1;
+  /// The 2-norm of a message.
   template <class R>
   struct header {
     R norm = 0;

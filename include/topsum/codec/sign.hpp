@@ -23,6 +23,7 @@ struct sign {
   using stage_tag = value_codec_tag;
   static constexpr std::string_view name = "sign";
   static constexpr bool lossless = false;
+  /// The mean magnitude of a message.
   template <class R>
   struct header {
     R size = 0;
