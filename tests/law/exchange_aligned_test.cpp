@@ -18,8 +18,6 @@ TEST_CASE("aligned{leader} keeps the laws of exchanges") {
   topsum::aligned const stage{topsum::leader{}};
   check_corners<float>(stage, 2);
   check_exchange<float>(stage, 5, 1);
-  check_exchange<float>(stage, 3, 10);
-  check_exchange<double, std::uint64_t>(stage, 2, 11);
   check_exchange<topsum::half>(stage, 2, 9);
 }
 
@@ -27,9 +25,7 @@ TEST_CASE("aligned{owners} keeps the laws of exchanges") {
   topsum::aligned const stage{topsum::owners{}};
   check_corners<float>(stage, 2);
   check_exchange<float>(stage, 3, 1);
-  check_exchange<float>(stage, 3, 10);
   check_exchange<double, std::uint64_t>(stage, 2, 11);
-  check_exchange<topsum::bfloat16>(stage, 2, 9);
 }
 
 TEST_CASE("aligned exchanges keep the laws with codecs and momentum's accumulators") {

@@ -39,7 +39,6 @@ TEST_CASE("interleaved_quota keeps the laws of exchanges when it cuts and fills 
 TEST_CASE("spar_reduce_scatter keeps the laws of exchanges") {
   check_corners<float>(topsum::spar_reduce_scatter{}, 2);
   check_exchange<float>(topsum::spar_reduce_scatter{}, 3, 1);
-  check_exchange<float>(topsum::spar_reduce_scatter{}, 3, 10);
   check_exchange<double, std::uint64_t>(topsum::spar_reduce_scatter{}, 2, 11);
   for (int const ranks : {1, 2, 5})
     expect_none(
@@ -47,7 +46,8 @@ TEST_CASE("spar_reduce_scatter keeps the laws of exchanges") {
                                       topsum::layer_wise{topsum::reused_threshold{.density = 0.05, .every = 2}}));
 }
 
-TEST_CASE_TEMPLATE("quotas keep the laws for 16-bit values", T, topsum::half, topsum::bfloat16) {
+TEST_CASE("quotas keep the laws for 16-bit values") {
+  using T = topsum::bfloat16;
   check_exchange<T>(collecting, 3, 2);
   check_exchange<T>(topsum::spar_reduce_scatter{}, 3, 8);
 }

@@ -14,25 +14,23 @@ using test::expect_none;
 TEST_CASE("merge_tree keeps the laws of exchanges") {
   check_corners<float>(topsum::merge_tree{}, 2);
   check_exchange<float>(topsum::merge_tree{}, 3, 1);
-  check_exchange<float>(topsum::merge_tree{}, 3, 10);
   check_exchange<double, std::uint64_t>(topsum::merge_tree{}, 2, 11);
 }
 
 TEST_CASE("recursive_doubling keeps the laws of exchanges") {
   check_corners<float>(topsum::recursive_doubling{}, 2);
   check_exchange<float>(topsum::recursive_doubling{}, 3, 3);
-  check_exchange<float>(topsum::recursive_doubling{}, 3, 10);
   check_exchange<double, std::uint64_t>(topsum::recursive_doubling{}, 2, 11);
 }
 
 TEST_CASE("split_gather keeps the laws of exchanges") {
   check_corners<float>(topsum::split_gather{}, 2);
   check_exchange<float>(topsum::split_gather{}, 3, 2);
-  check_exchange<float>(topsum::split_gather{}, 3, 10);
   check_exchange<double, std::uint64_t>(topsum::split_gather{}, 2, 11);
 }
 
-TEST_CASE_TEMPLATE("trees and splits keep the laws for 16-bit values", T, topsum::half, topsum::bfloat16) {
+TEST_CASE("trees and splits keep the laws for 16-bit values") {
+  using T = topsum::half;
   check_exchange<T>(topsum::merge_tree{}, 2, 9);
   check_exchange<T>(topsum::recursive_doubling{}, 2, 4);
   check_exchange<T>(topsum::split_gather{}, 2, 7);

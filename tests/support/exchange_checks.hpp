@@ -46,8 +46,8 @@ void check_exchange(X const& exchange, std::uint64_t steps, std::size_t turn, B 
 // Three ranks with every n and k.
 template <class T, class X>
 void check_corners(X const& exchange, std::uint64_t steps) {
-  for (std::size_t const n : {0U, 1U, 2U, 97U}) {
-    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, std::size_t{2}, n}) {
+  for (std::size_t const n : {0U, 1U, 97U}) {
+    for (std::size_t const k : {std::size_t{0}, std::size_t{1}, n}) {
       CAPTURE(k);
       expect_none(topsum::laws::exchange<T>(exchange, 3, n, steps, topsum::top_k{.k = k}));
     }
@@ -58,10 +58,8 @@ void check_corners(X const& exchange, std::uint64_t steps) {
 template <class X>
 void check_losses(X const& exchange) {
   topsum::coded const lossy{topsum::elias_fano{}, even_values{}};
-  for (int const ranks : {1, 3, 8}) {
-    for (std::size_t const k : {0U, 40U, 97U})
-      expect_none(topsum::laws::exchange<float>(exchange, ranks, 97, 3, topsum::top_k{.k = k}, lossy));
-  }
+  for (int const ranks : {1, 3, 8})
+    expect_none(topsum::laws::exchange<float>(exchange, ranks, 97, 3, topsum::top_k{.k = 40}, lossy));
 }
 
 }  // namespace test
