@@ -50,7 +50,7 @@ TEST_CASE("aligned exchanges keep the laws in a memory space of its own") {
 TEST_CASE("aligned{leader} sums every rank's accumulators at the entries that the leader of the step selected") {
   constexpr int ranks = 3;
   constexpr std::size_t n = 30;
-  topsum::local::run(ranks, [](topsum::local::communicator comm) {
+  topsum::local::run(ranks, [&](topsum::local::communicator comm) {
     auto plan = topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = 2}, topsum::sum{}, topsum::aligned{});
     for (std::size_t step = 0; step < 4; ++step) {
       // Rank r is large at 5r and 5r + 1; everybody has 1 elsewhere.
@@ -76,7 +76,7 @@ TEST_CASE("aligned exchanges send 2m(P-1)/P words of values") {
   constexpr std::size_t n = 1200;
   constexpr std::size_t k = 120;
   for (int const ranks : {1, 2, 3, 4, 8}) {
-    topsum::local::run(ranks, [ranks](topsum::local::communicator comm) {
+    topsum::local::run(ranks, [&](topsum::local::communicator comm) {
       auto const P = static_cast<double>(ranks);
       auto const words = [&](auto const& stage) {
         auto plan = topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = k}, stage);
