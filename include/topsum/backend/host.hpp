@@ -29,9 +29,8 @@
 #include <topsum/detail/host_candidates.hpp>
 #include <topsum/detail/host_codecs.hpp>
 #include <topsum/detail/host_grid.hpp>
-#include <topsum/detail/host_group_lists.hpp>
 #include <topsum/detail/host_isa.hpp>
-#include <topsum/detail/host_lists.hpp>
+#include <topsum/detail/host_list_verbs.hpp>
 #include <topsum/detail/host_memory.hpp>
 #include <topsum/detail/host_merge.hpp>
 #include <topsum/detail/host_pass.hpp>
@@ -53,7 +52,7 @@ namespace topsum {
 ///
 /// Cost: a selecting verb is one pass over gradient and states, plus O(candidates); candidates are at most three times what may
 /// be kept, and `slack`. The result is the same, bit for bit, for every instruction set.
-class host : public detail::host_memory_verbs {
+class host : public detail::host_memory_verbs, public detail::host_list_verbs, public detail::host_coding_verbs {
  public:
   using stage_tag = backend_tag;
   using instruction_set = topsum::instruction_set;
@@ -358,202 +357,7 @@ class host : public detail::host_memory_verbs {
     out.count[0] = kept;
   }
 
-  /// The entries of a whose index b has. `out` may be a.
-  template <class R, class I>
-  void intersect(entries_view<host, R, I> const& a, entries_view<host, R, I> const& b,
-                 entries_view<host, R, I> const& out) {
-    out.count[0] = detail::intersect(in_use(a), in_use(b), out.indices.data(), out.values.data());
-  }
-
-  /// The entries of a whose index b lacks. `out` may be a.
-  template <class R, class I>
-  void difference(entries_view<host, R, I> const& a, entries_view<host, R, I> const& b,
-                  entries_view<host, R, I> const& out) {
-    out.count[0] = detail::difference(in_use(a), in_use(b), out.indices.data(), out.values.data());
-  }
-
-  /// The entries with a magnitude above `t`, and the first `ties` of those equal to it. `out` may be `list`.
-  template <class R, class I>
-  void keep_at_least(entries_view<host, R, I> const& list, bits_t<R> t, std::size_t ties,
-                     entries_view<host, R, I> const& out) {
-    auto const from = in_use(list);
-    out.count[0] = detail::compact<detail::portable_ops>(from.indices, from.values, from.size,
-                                                         detail::magnitude_cut<R>{t, ties}, out.indices.data(),
-                                                         out.values.data(), out.capacity());
-  }
-
-  /// out[0] entries with a magnitude above `t`, out[1] equal to it.
-  template <class R, class I>
-  void count_at_least(entries_view<host, R, I> const& list, bits_t<R> t, span<std::size_t> out) {
-    auto const from = in_use(list);
-    std::size_t above = 0;
-    std::size_t equal = 0;
-    for (std::size_t i = 0; i < from.size; ++i) {
-      above += magnitude(from.values[i]) > t ? 1U : 0U;
-      equal += magnitude(from.values[i]) == t ? 1U : 0U;
-    }
-    out[0] = above;
-    out[1] = equal;
-  }
-
-  /// Entries by the `width` bits of their magnitude that follow the leading `known`, of those whose leading bits are prefix's.
-  template <class R, class I>
-  void histogram(entries_view<host, R, I> const& list, bits_t<R> prefix, int known, int width,
-                 span<std::type_identity_t<I>> bins) {
-    assert(bins.size() >= std::size_t{1} << width);
-    detail::histogram(in_use(list), prefix, known, width, bins.data());
-  }
-
-  /// out[j] entries have an index below bounds[j].
-  template <class R, class I>
-  void lower_bounds(entries_view<host, R, I> const& list, span<std::uint64_t const> bounds, span<std::size_t> out) {
-    auto const from = in_use(list);
-    for (std::size_t j = 0; j < bounds.size(); ++j) {
-      auto const below = [](I index, std::uint64_t bound) { return index < bound; };
-      out[j] = static_cast<std::size_t>(std::lower_bound(from.indices, from.indices + from.size, bounds[j], below) -
-                                        from.indices);
-    }
-  }
-
-  /// out[i - 1] = index of entry floor(i m / parts) of m, for 0 < i < parts; floor(i n / parts) when there are no entries.
-  template <class R, class I>
-  void cuts(entries_view<host, R, I> const& list, std::size_t parts, std::size_t n, span<std::uint64_t> out) {
-    auto const from = in_use(list);
-    for (std::size_t i = 1; i < parts; ++i) {
-      out[i - 1] = from.size == 0 ? detail::share(i, n, parts) : from.indices[detail::share(i, from.size, parts)];
-    }
-  }
-
-  /// Empties the list and sets fault[0] to 1 unless its indices increase strictly and lie in [begin, end).
-  template <class R, class I>
-  void check(entries_view<host, R, I> const& list, std::size_t begin, std::size_t end, span<std::uint32_t> fault) {
-    detail::list_range<R, I> const all{list.indices.data(), list.values.data(), list.count[0]};
-    if (detail::well_formed(all, list.capacity(), begin, end)) return;
-    list.count[0] = 0;
-    fault[0] = 1;
-  }
-
-  /// value = dense[index], in the type of sums; what is not finite counts as zero.
-  template <class R, class I, class T>
-  void look_up(span<T const> dense, entries_view<host, R, I> const& list) {
-    auto const at = in_use(list);
-    for (std::size_t i = 0; i < at.size; ++i) {
-      R const value = to_wide(dense[at.indices[i]]);
-      list.values[i] = is_finite(value) ? value : R{0};
-    }
-  }
-  /// dense[index] -= value.
-  template <class R, class I>
-  void subtract(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
-    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x -= value; });
-  }
-  /// dense[index] += value.
-  template <class R, class I>
-  void add(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
-    detail::scatter(in_use(list), dense.data(), [](R& x, R value) { x += value; });
-  }
-  /// dense[index] = value, rounded to the nearest `T`.
-  template <class R, class I, class T>
-    requires std::same_as<wide_t<T>, R>
-  void assign(entries_view<host, R, I> const& list, span<T> dense) {
-    detail::scatter(in_use(list), dense.data(), [](T& x, R value) { x = from_wide<T>(value); });
-  }
-  /// dense[index] = 0.
-  template <class R, class I>
-  void clear(entries_view<host, R, I> const& list, span<std::type_identity_t<R>> dense) {
-    detail::scatter(in_use(list), dense.data(), [](R& x, R) { x = R{0}; });
-  }
-  /// Every value is divided.
-  template <class R, class I>
-  void divide(entries_view<host, R, I> const& list, std::type_identity_t<R> divisor) {
-    std::size_t const used = in_use(list).size;
-    for (R& value : list.values.first(used)) value /= divisor;
-  }
-
-  // Of owners; see `detail/host_quotas.hpp`.
-
-  /// The list by owner, and by place in it; ends[r] entries go to owners up to r.
-  template <class R, class I>
-  void deal(entries_view<host, R, I> const& list, interleaving const& where, entries_view<host, R, I> const& out,
-            span<std::size_t> ends) {
-    auto const from = in_use(list);
-    assert(from.size <= out.capacity() && ends.size() >= where.owners);
-    detail::deal_list(from, where, out.indices.data(), out.values.data(), ends.data());
-    out.count[0] = from.size;
-  }
-  /// An owner's places become positions.
-  template <class R, class I>
-  void positions(entries_view<host, R, I> const& list, interleaving const& where, std::size_t owner) {
-    for (I& index : list.indices.first(in_use(list).size)) index = static_cast<I>(where.position_of(owner, index));
-  }
-  /// Adds zeros at the smallest indices that the list lacks until it has `count` entries.
-  template <class R, class I>
-  void pad(entries_view<host, R, I> const& list, std::size_t count) {
-    assert(count <= list.capacity());
-    detail::pad_list(list.indices.data(), list.values.data(), in_use(list).size, count);
-    list.count[0] = std::max(list.count[0], count);
-  }
-
-  // Of the groups of pieces; see `detail/host_group_lists.hpp`.
-
-  /// out[g] = magnitude of the `count`-th entry of the list in whole piece g; of its last one where it has fewer, 0 where none.
-  template <class R, class I>
-  void kth_of(entries_view<host, R, I> const& list, std::span<piece const> pieces, span<std::type_identity_t<R>> out) {
-    assert(out.size() >= pieces.size());
-    detail::kth_of_pieces(in_use(list), pieces, out.data());
-  }
-  /// Without the last entry, among those of magnitude kth[g], of each group g with drop[g] != 0. `out` may be `list`.
-  template <class R, class I>
-  void drop_last(entries_view<host, R, I> const& list, std::span<piece const> pieces,
-                 span<std::type_identity_t<R> const> kth, span<std::type_identity_t<R>> drop,
-                 entries_view<host, R, I> const& out) {
-    assert(kth.size() >= total_groups(pieces) && drop.size() >= total_groups(pieces));
-    out.count[0] = detail::drop_last(in_use(list), pieces, kth.data(), drop.data(), out.indices.data(),
-                                     out.values.data());
-  }
-  /// out[0] = groups that have an entry in the list.
-  template <class R, class I>
-  void count_groups(entries_view<host, R, I> const& list, std::span<piece const> pieces, span<std::uint32_t> marks,
-                    span<std::size_t> out) {
-    assert(marks.size() >= total_groups(pieces));
-    out[0] = detail::count_groups(in_use(list), pieces, marks.data());
-  }
-
-  // -------------------------------------------------------------------------------------------------------------------
-  // Messages; see `detail/host_codecs.hpp`.
-
-  template <class I>
-  void encode_bits(span<I const> indices, std::size_t first, int width, span<std::byte> out) {
-    detail::encode_bits(indices, first, width, out.data());
-  }
-  template <class I>
-  void decode_bits(span<std::byte const> in, std::size_t first, int width, span<I> indices) {
-    detail::decode_bits(in, first, width, indices);
-  }
-  template <class I>
-  void encode_elias_fano(span<I const> indices, std::size_t first, elias_fano_shape shape, span<std::byte> out) {
-    detail::encode_elias_fano(indices, first, shape, out.data());
-  }
-  template <class I>
-  void decode_elias_fano(span<std::byte const> in, std::size_t first, elias_fano_shape shape, span<I> indices) {
-    detail::decode_elias_fano(in, first, shape, indices);
-  }
-  template <class I>
-  void encode_bitmap(span<I const> indices, std::size_t first, span<std::byte> out) {
-    detail::encode_bitmap(indices, first, out);
-  }
-  template <class I>
-  void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices) {
-    detail::decode_bitmap(in, first, indices);
-  }
-  template <class I, class R, class Values>
-  void quantise(span<I const> indices, span<R const> values, Values const& codec, span<std::byte> out) {
-    detail::quantise(indices, values, codec, out.data());
-  }
-  template <class R, class Values>
-  void dequantise(span<std::byte const> in, Values const& codec, span<R> values) {
-    detail::dequantise(in, codec, values);
-  }
+  // The verbs that need no scratch: see `detail::host_list_verbs`, and `detail::host_coding_verbs` for messages.
 
  private:
   /// Calls `one(g, piece, group)` for each group of each piece; g counts them all.
@@ -563,12 +367,6 @@ class host : public detail::host_memory_verbs {
     for (piece const& p : pieces) {
       for (std::size_t i = 0; i < group_count(p); ++i) one(g++, p, group_at(p, i));
     }
-  }
-
-  template <class R, class I>
-  static detail::list_range<R, I> in_use(entries_view<host, R, I> const& list) noexcept {
-    assert(list.count[0] <= list.capacity());
-    return {list.indices.data(), list.values.data(), list.count[0]};
   }
 
   /// An empty list of candidates for a piece.

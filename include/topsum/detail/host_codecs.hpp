@@ -267,6 +267,45 @@ void dequantise(host_span<std::byte const> from, Values const& codec, host_span<
   }
 }
 
+/// The coding verbs, see `coding_backend`.
+class host_coding_verbs {
+ public:
+  template <class I>
+  void encode_bits(host_span<I const> indices, std::size_t first, int width, host_span<std::byte> out) {
+    detail::encode_bits(indices, first, width, out.data());
+  }
+  template <class I>
+  void decode_bits(host_span<std::byte const> in, std::size_t first, int width, host_span<I> indices) {
+    detail::decode_bits(in, first, width, indices);
+  }
+  template <class I>
+  void encode_elias_fano(host_span<I const> indices, std::size_t first, elias_fano_shape shape,
+                         host_span<std::byte> out) {
+    detail::encode_elias_fano(indices, first, shape, out.data());
+  }
+  template <class I>
+  void decode_elias_fano(host_span<std::byte const> in, std::size_t first, elias_fano_shape shape,
+                         host_span<I> indices) {
+    detail::decode_elias_fano(in, first, shape, indices);
+  }
+  template <class I>
+  void encode_bitmap(host_span<I const> indices, std::size_t first, host_span<std::byte> out) {
+    detail::encode_bitmap(indices, first, out);
+  }
+  template <class I>
+  void decode_bitmap(host_span<std::byte const> in, std::size_t first, host_span<I> indices) {
+    detail::decode_bitmap(in, first, indices);
+  }
+  template <class I, class R, class Values>
+  void quantise(host_span<I const> indices, host_span<R const> values, Values const& codec, host_span<std::byte> out) {
+    detail::quantise(indices, values, codec, out.data());
+  }
+  template <class R, class Values>
+  void dequantise(host_span<std::byte const> in, Values const& codec, host_span<R> values) {
+    detail::dequantise(in, codec, values);
+  }
+};
+
 }  // namespace topsum::detail
 
 #endif
