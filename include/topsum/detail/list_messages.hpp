@@ -26,7 +26,6 @@ class list_messages {
   list_messages(B& b, K const& codec, std::string_view name, std::size_t n, std::size_t capacity)
       : name_{name},
         n_{n},
-        capacity_{capacity},
         out_{b.template allocate<std::byte>(codec.template bytes_at_most<R, I>(capacity, 1, n))},
         in_{b.template allocate<std::byte>(out_.size())},
         fault_{b.template allocate<std::uint32_t>(1)},
@@ -92,7 +91,6 @@ class list_messages {
 
   std::string_view name_;
   std::size_t n_;
-  std::size_t capacity_;
   typename B::template buffer<std::byte> out_, in_;
   typename B::template buffer<std::uint32_t> fault_;
   entries<B, R, I> decoded_, lost_;

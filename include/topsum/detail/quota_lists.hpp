@@ -46,17 +46,20 @@ struct quota_lists {
         ends{b.template allocate<std::size_t>(static_cast<std::size_t>(s.ranks))},
         counts{b.template allocate<std::size_t>(2 * static_cast<std::size_t>(s.ranks))},
         host_ends(static_cast<std::size_t>(s.ranks)) {
+    std::size_t total_sent = 0;
     std::size_t total_kept = 0;
     for (std::size_t r = 0; r < host_ends.size(); ++r) {
       extents.push_back(wanted.where.size_of(r));
       sent_counts.push_back(wanted.of(r));
       kept_counts.push_back(quota_share(s.capacity, extents[r], s.n));
+      sent_first.push_back(total_sent);
+      kept_first.push_back(total_kept);
+      total_sent += sent_counts[r];
       total_kept += kept_counts[r];
     }
-    std::size_t const total = wanted.total();
-    dealt = entries<B, R, I>{b, s.by_quota ? total : s.capacity};
-    parts = entries<B, R, I>{b, s.by_quota ? 0 : total};
-    sent = entries<B, R, I>{b, s.by_quota && lossless ? 0 : total};
+    dealt = entries<B, R, I>{b, s.by_quota ? total_sent : s.capacity};
+    parts = entries<B, R, I>{b, s.by_quota ? 0 : total_sent};
+    sent = entries<B, R, I>{b, s.by_quota && lossless ? 0 : total_sent};
     gathered = entries<B, R, I>{b, total_kept};
     result = entries<B, R, I>{b, total_kept};
     merging.reserve(std::max<std::size_t>(host_ends.size(), 3));
@@ -64,18 +67,13 @@ struct quota_lists {
   }
   [[nodiscard]] std::size_t result_capacity() const noexcept { return result.capacity(); }
 
-  /// Owner r's stretch of a list of `each[r]` entries for each owner. Its count has a place of its own, in `set` 0 or 1.
-  [[nodiscard]] view stretch(B& b, view const& list, std::vector<std::size_t> const& each, std::size_t r,
-                             std::size_t set) {
-    std::size_t first = 0;
-    for (std::size_t before = 0; before < r; ++before) first += each[before];
-    view const part{list.indices.subspan(first, each[r]), list.values.subspan(first, each[r]),
-                    counts.view().subspan(2 * r + set, 1)};
-    b.fill(part.count, each[r]);
-    return part;
+  /// Owner r's part of a list of all that is sent, or of `gathered`. Their counts have places of their own.
+  [[nodiscard]] view sent_part(B& b, view const& list, std::size_t r) {
+    return stretch(b, list, sent_first[r], sent_counts[r], 2 * r);
   }
-  [[nodiscard]] view sent_part(B& b, view const& list, std::size_t r) { return stretch(b, list, sent_counts, r, 0); }
-  [[nodiscard]] view kept_part(B& b, std::size_t r) { return stretch(b, gathered.view(), kept_counts, r, 1); }
+  [[nodiscard]] view kept_part(B& b, std::size_t r) {
+    return stretch(b, gathered.view(), kept_first[r], kept_counts[r], 2 * r + 1);
+  }
 
   /// The selection by owner, each owner's entries by place, as many as its quota. Where ranks selected by quotas nothing has to
   /// be cut, or asked.
@@ -87,9 +85,7 @@ struct quota_lists {
     for (std::size_t r = 0; r < host_ends.size(); ++r) {
       auto const all = dealt.view();
       std::size_t const size = host_ends[r] - begin;
-      view const here{all.indices.subspan(begin, size), all.values.subspan(begin, size),
-                      counts.view().subspan(2 * r + 1, 1)};
-      backend.fill(here.count, size);
+      view const here = stretch(backend, all, begin, size, 2 * r + 1);
       auto const part = sent_part(backend, parts.view(), r);
       backend.top_of(here, part.capacity(), part);
       backend.pad(part, part.capacity());
@@ -126,12 +122,20 @@ struct quota_lists {
 
   exchange_shape shape;
   quotas wanted;
-  std::vector<std::size_t> extents, sent_counts, kept_counts;  // of each owner
+  std::vector<std::size_t> extents, sent_counts, kept_counts, sent_first, kept_first;  // of each owner
   typename B::template buffer<std::uint32_t> fault;
   typename B::template buffer<std::size_t> ends, counts;
   std::vector<std::size_t> host_ends;
   entries<B, R, I> dealt, parts, sent, gathered, result;
   std::vector<view> merging;
+
+ private:
+  [[nodiscard]] view stretch(B& b, view const& list, std::size_t first, std::size_t size, std::size_t slot) {
+    view const part{list.indices.subspan(first, size), list.values.subspan(first, size),
+                    counts.view().subspan(slot, 1)};
+    b.fill(part.count, size);
+    return part;
+  }
 };
 
 }  // namespace topsum::detail

@@ -81,6 +81,12 @@ struct recursive_doubling {
     view list = selection;
     std::size_t size = count;
     std::size_t into = 0;
+    // What may come: with what is here, no more than all selections together have.
+    auto const room = [&] {
+      view const all = memory.arrived.view();
+      std::size_t const most = memory.most == memory.shape.n ? all.capacity() : memory.most - size;
+      return view{all.indices.subspan(0, most), all.values.subspan(0, most), all.count};
+    };
     auto const merge = [&](view first, view second) {
       view const both[] = {first, second};
       list = memory.sums[into].view();
@@ -98,12 +104,12 @@ struct recursive_doubling {
       memory.messages.pass(channel, messages, me - core, list, size, nobody, memory.arrived.view());
       keep_loss(true);
     } else if (me + core < ranks) {
-      memory.messages.pass(channel, messages, nobody, list, 0, me + core, memory.arrived.view());
+      memory.messages.pass(channel, messages, nobody, list, 0, me + core, room());
       merge(list, memory.arrived.view());
     }
     for (int reach = 1; reach < core && me < core; reach *= 2) {
       int const partner = me ^ reach;
-      memory.messages.pass(channel, messages, partner, list, size, partner, memory.arrived.view());
+      memory.messages.pass(channel, messages, partner, list, size, partner, room());
       view mine = list;
       if constexpr (
           !K::lossless) {  // both sides sum what was sent; of a block's ranks, which are alike, the first keeps the loss

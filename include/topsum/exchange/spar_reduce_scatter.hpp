@@ -61,9 +61,11 @@ struct spar_reduce_scatter {
         std::size_t const r = this->owner(j);
         sizes.push_back(codec.template bytes<R, I>(this->sent_counts[r], 0, this->extents[r]));
         kept_sizes.push_back(codec.template bytes<R, I>(this->kept_counts[r], 0, this->extents[r]));
+        kept_before.push_back(kept_bytes);
         out_bytes += sizes[j];
         kept_bytes += kept_sizes[j];
       }
+      kept_before.push_back(kept_bytes);
       out = b.template allocate<std::byte>(out_bytes);
       in = b.template allocate<std::byte>(out_bytes);
       all = b.template allocate<std::byte>(kept_bytes);
@@ -90,7 +92,8 @@ struct spar_reduce_scatter {
       std::size_t until;
     };
     std::vector<skip> skips;
-    std::vector<std::size_t> sizes, kept_sizes;  // of the region j places after this rank's
+    std::vector<std::size_t> sizes, kept_sizes,
+        kept_before;  // of the region j places after this rank's; and of those before it
     typename B::template buffer<std::byte> out, in, all;
     entries<B, R, I> current, arrived, merged, dropped, decoded;
     detail::growing_list<B, R, I> returned;
@@ -162,22 +165,18 @@ struct spar_reduce_scatter {
     auto const message = memory.all.view().subspan(0, memory.kept_sizes[0]);
     codec.encode(backend, run_of(kept, 0, memory.kept_counts[me]), 0, memory.extents[me], message);
     if constexpr (!K::lossless) keep_loss(backend, codec, message, kept, me, memory);
-    auto const bytes_before = [&](std::size_t j) {
-      std::size_t sum = 0;
-      for (std::size_t i = 0; i < j; ++i) sum += memory.kept_sizes[i];
-      return sum;
-    };
+    auto const& bytes_before = memory.kept_before;
     for (std::size_t i = memory.skips.size(); i-- > 0;) {
       auto const [from, until] = memory.skips[i];
-      std::size_t const begin = bytes_before(from);
+      std::size_t const begin = bytes_before[from];
       // Regions travel back the way they came: those that this rank sent on come from there.
       pass(channel, static_cast<std::size_t>(memory.shape.ranks) - from,
-           memory.all.view().subspan(0, bytes_before(until - from)),
-           memory.all.view().subspan(begin, bytes_before(until) - begin), memory);
+           memory.all.view().subspan(0, bytes_before[until - from]),
+           memory.all.view().subspan(begin, bytes_before[until] - begin), memory);
     }
     for (std::size_t j = 0; j < memory.kept_sizes.size(); ++j) {
       std::size_t const r = memory.owner(j);
-      codec.decode(backend, const_bytes_in<B>{memory.all.view().subspan(bytes_before(j), memory.kept_sizes[j])},
+      codec.decode(backend, const_bytes_in<B>{memory.all.view().subspan(bytes_before[j], memory.kept_sizes[j])},
                    memory.kept_counts[r], 0, memory.extents[r], memory.kept_part(backend, r), memory.fault.view());
     }
     memory.expect_sound(backend, name);

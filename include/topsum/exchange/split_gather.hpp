@@ -62,8 +62,7 @@ struct split_gather {
       fault = b.template allocate<std::uint32_t>(1);
       b.fill(fault.view(), std::uint32_t{0});
       for (std::size_t r = 0; r <= ranks; ++r) first.push_back(region(r));
-      host_bounds.assign(first.begin(), first.end());
-      b.write(std::span<std::uint64_t const>{host_bounds}, bounds.view());
+      b.write(std::span<std::uint64_t const>{first}, bounds.view());
       for (std::size_t r = 0; r < ranks; ++r)
         arrived.emplace_back(b, static_cast<int>(r) == s.rank ? 0 : std::min(s.capacity, mine));
       sums = entries<B, R, I>{b, sums_at_most};
@@ -96,7 +95,7 @@ struct split_gather {
     [[nodiscard]] std::size_t result_capacity() const noexcept { return result.capacity(); }
 
     exchange_shape shape;
-    std::vector<std::size_t> first;  ///< of each region
+    std::vector<std::uint64_t> first;  ///< of each region
     typename B::template buffer<std::byte> out, in;
     typename B::template buffer<std::uint64_t> bounds;
     typename B::template buffer<std::size_t> offsets, counts;
@@ -104,7 +103,7 @@ struct split_gather {
     std::vector<entries<B, R, I>> arrived;
     entries<B, R, I> sums, result, decoded, lost;
     std::vector<std::size_t> out_counts, in_counts, sum_counts, sizes, host_offsets;
-    std::vector<std::uint64_t> host_bounds, shared;
+    std::vector<std::uint64_t> shared;
     std::vector<bytes_in<B>> messages;
     std::vector<transfer<const_bytes_in<B>>> sends;
     std::vector<transfer<bytes_in<B>>> receives;
@@ -193,12 +192,15 @@ struct split_gather {
     std::array<std::uint64_t, 1> const mine{backend.read(memory.sums.view().count)};
     channel.share(mine, std::span<std::uint64_t>{memory.shared});
     std::size_t bytes = 0;
+    std::size_t room = memory.result.capacity();
     for (std::size_t r = 0; r < memory.sizes.size(); ++r) {
       memory.sum_counts[r] = static_cast<std::size_t>(memory.shared[r]);
-      if (memory.sum_counts[r] > memory.extent(r) || memory.sum_counts[r] > memory.shape.capacity * memory.sizes.size())
+      if (memory.sum_counts[r] > std::min(memory.extent(r), room))
         throw error{errc::corrupt_message,
-                    detail::sentence("split_gather: rank ", r, " announced more sums than its region can have"),
+                    detail::sentence("split_gather: rank ", r,
+                                     " announced more sums than its region, or all selections, can have"),
                     static_cast<int>(r)};
+      room -= memory.sum_counts[r];
       memory.sizes[r] = codec.template bytes<R, I>(memory.sum_counts[r], memory.first[r], memory.extent(r));
       bytes += memory.sizes[r];
     }
@@ -217,8 +219,6 @@ struct split_gather {
     std::size_t at = 0;
     std::size_t entry = 0;
     for (std::size_t r = 0; r < memory.sizes.size(); ++r) {
-      if (memory.sum_counts[r] > memory.result.capacity() - entry)
-        throw error{errc::corrupt_message, "split_gather: ranks announced more sums than they selected entries"};
       codec.decode(backend, const_bytes_in<B>{all.subspan(at, memory.sizes[r])}, memory.sum_counts[r], memory.first[r],
                    memory.extent(r), memory.stretch(backend, memory.result.view(), entry, memory.sum_counts[r], r),
                    memory.fault.view());

@@ -375,6 +375,19 @@ TEST_CASE("difference keeps what the other list lacks, in place too") {
   }
 }
 
+TEST_CASE("look_up reads what lies at a list's indices, and zero where that is not finite") {
+  std::vector<float> dense(50);
+  for (std::size_t i = 0; i < dense.size(); ++i) dense[i] = static_cast<float>(i) - 20;
+  dense[7] = std::numeric_limits<float>::quiet_NaN();
+  dense[9] = -std::numeric_limits<float>::infinity();
+  auto list = random_list<float, std::uint32_t>(40, 50, 6);
+  host{}.look_up(topsum::host_span<float const>{dense}, list.view());
+  for (std::size_t e = 0; e < 40; ++e) {
+    std::size_t const i = list.indices[e];
+    CHECK(list.values[e] == (i == 7 || i == 9 ? 0.0F : dense[i]));
+  }
+}
+
 TEST_CASE("deal sorts by owner and place, and positions turns places back") {
   for (std::size_t const size : {0U, 1U, 90U, 250U}) {
     for (std::size_t const owners : {1U, 3U, 8U}) {
