@@ -151,7 +151,7 @@ struct interleaved_quota {
     for (std::size_t s = 1; s < ranks; ++s) {
       std::size_t const to = (me + s) % ranks;
       std::size_t const source = (me + ranks - s) % ranks;
-      auto const part = memory.stretch(backend, parts, memory.sent_counts, to, 0);
+      auto const part = memory.sent_part(backend, parts, to);
       auto const out = memory.out.view().subspan(at, memory.out_sizes[to]);
       codec.encode(backend, run_of(part, 0, part.capacity()), 0, memory.extents[to], out);
       at += memory.out_sizes[to];
@@ -167,7 +167,7 @@ struct interleaved_quota {
     memory.merging.clear();
     for (std::size_t r = 0; r < ranks; ++r) {
       if (r == me) {
-        memory.merging.push_back(memory.stretch(backend, parts, memory.sent_counts, me, 0));
+        memory.merging.push_back(memory.sent_part(backend, parts, me));
       } else {
         codec.decode(backend, memory.messages[r], memory.sent_counts[me], 0, memory.extents[me],
                      memory.arrived[r].view(), memory.fault.view());
