@@ -67,7 +67,7 @@ class plan {
         reduction_{std::move(reduction)},
         nonfinite_{nonfinite},
         coverage_{coverage},
-        channel_{std::move(on), std::move(comm)} {
+        channel_{std::move(on), typename channel_type::transport_type{std::move(comm)}} {
     wire_header mine{wire_header::kind::construction,
                      errc::none,
                      channel_type::types(value_traits<T>::code, sizeof(I)),
@@ -227,7 +227,7 @@ class plan {
                 "`look_up`, see topsum::readable_store");
   using clock = std::chrono::steady_clock;
   struct no_state {};
-  using channel_type = channel<B, C>;
+  using channel_type = channel<B, detail::transport_for<X, C>>;
   static constexpr bool by_quota = quota_exchange<X> && selects_by_quota<S, B, T, I>;
   using memory_type =
       typename std::conditional_t<is_sparse, std::type_identity<detail::sparse_memory<B, T, I, S, E, K, X>>,
@@ -316,7 +316,7 @@ class plan {
       }
       detail::load_fields(channel_.backend(), memory_->residual, residuals, detail::loading::check, true);
       if constexpr (is_sparse) {
-        states.make(channel_.backend(), pieces_, shape_);
+        states.make(channel_.backend(), pieces_, shape_, exchange_);
         if (what == restore::everything) mine.b = load_states(share, states);
       }
       if (share.any) {
@@ -353,10 +353,9 @@ class plan {
     if (as_many || !observing_policy<S, B, T, I>) load(*states.selection, own.selection.fields);
     if (!as_many) return 0;
     load(*states.exchange, own.exchange.fields);
-    if constexpr (requires { states.exchange->fits(shape_); }) {
-      if (!states.exchange->fits(shape_))
-        throw error{errc::bad_argument, detail::sentence("load: the saved state of ", X::name, " cannot be")};
-    }
+    if (!detail::exchange_state_fits(*states.exchange, shape_))
+      throw error{errc::bad_argument, detail::sentence("load: the saved state of ", X::name, " cannot be")};
+    if constexpr (requires { std::remove_cvref_t<decltype(*states.exchange)>::of_this_rank; }) return 0;
     return detail::checksum(own.exchange.fields);
   }
 

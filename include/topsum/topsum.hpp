@@ -27,6 +27,7 @@
 #include <topsum/exchange/aligned.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
+#include <topsum/exchange/hierarchical.hpp>
 #include <topsum/exchange/interleaved_quota.hpp>
 #include <topsum/exchange/merge_tree.hpp>
 #include <topsum/exchange/ok_topk.hpp>
@@ -60,6 +61,7 @@
 #include <topsum/select/top_k.hpp>
 #include <topsum/transport/counting.hpp>
 #include <topsum/transport/local.hpp>
+#include <topsum/transport/subgroups.hpp>
 #include <topsum/version.hpp>
 
 #endif

@@ -21,6 +21,12 @@
 
 namespace topsum::detail {
 
+/// What a plan of exchange `X` talks over: an exchange made of others asks for parts of the ranks.
+template <class X, class C>
+using transport_for =
+    typename std::conditional_t<requires { requires X::narrows; }, std::type_identity<subgroups<C>>,
+                                std::type_identity<C>>::type;
+
 /// Where on_nonfinite::propagate puts NaN: at most one position a rank.
 template <class B, class R, class I>
 struct nonfinite_marks {
@@ -64,8 +70,8 @@ struct sparse_memory {
         selection_before{b, pieces},
         selection_after{b, pieces},
         selected{b, pieces.room},
-        exchange_before{s},
-        exchange_after{s},
+        exchange_before{new_exchange_state<decltype(exchange_before)>(s, exchange)},
+        exchange_after{new_exchange_state<decltype(exchange_after)>(s, exchange)},
         workspace{b, codec, s, exchange},
         marks{b, s.ranks},
         marked{b, 0} {
@@ -105,9 +111,9 @@ struct loaded_states {};
 template <class B, class T, class I, class S, class E, class K, class X>
 struct loaded_states<sparse_memory<B, T, I, S, E, K, X>> {
   using memory_type = sparse_memory<B, T, I, S, E, K, X>;
-  void make(B& b, partition const& pieces, exchange_shape const& s) {
+  void make(B& b, partition const& pieces, exchange_shape const& s, X const& stage) {
     selection.emplace(b, pieces);
-    exchange.emplace(s);
+    exchange.emplace(new_exchange_state<decltype(memory_type::exchange_before)>(s, stage));
   }
   void move_into(memory_type& memory) {
     memory.selection_before = std::move(*selection);

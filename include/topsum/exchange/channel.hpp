@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include <topsum/error.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/transport/counting.hpp>
+#include <topsum/transport/subgroups.hpp>
 #include <topsum/transport/verbs.hpp>
 
 namespace topsum {
@@ -64,6 +66,30 @@ struct exchange_outcome {
   std::optional<entries_view<B, R, I>> returned{};
 };
 
+namespace detail {
+
+/// An exchange's new state for this shape; some are shaped by the exchange's parameters too.
+template <class State, class X>
+[[nodiscard]] State new_exchange_state(exchange_shape const& s, X const& exchange) {
+  if constexpr (std::constructible_from<State, exchange_shape const&, X const&>) {
+    return State{s, exchange};
+  } else {
+    return State{s};
+  }
+}
+
+/// Whether a loaded state can be one of this shape.
+template <class State>
+[[nodiscard]] bool exchange_state_fits(State const& state, exchange_shape const& s) {
+  if constexpr (requires { state.fits(s); }) {
+    return state.fits(s);
+  } else {
+    return true;
+  }
+}
+
+}  // namespace detail
+
 /// One plan's messages over transport `C`, moving memory of backend `B`. Owns both, and the memory for headers.
 ///
 /// An exchange (for `dense` the plan) calls `open` first, once a step: every rank hears every other's header, and either all go on or all throw the
@@ -73,17 +99,41 @@ template <class B, class C>
 class channel {
  public:
   using backend_type = B;
+  using transport_type = C;
+  /// Whether `narrow` can be called: the transport is a `subgroups`.
+  static constexpr bool narrows = requires(C& c) { c.enter(rank_group{}); };
 
   channel(B backend, C transport)
       : backend_{std::move(backend)},
         transport_{counting<C>{std::move(transport)}},
-        out_(static_cast<std::size_t>(transport_.size())),
-        in_(out_.size()) {}
+        all_{static_cast<std::size_t>(transport_.size())},
+        group_{narrows ? all_.out.size() : 0} {}
 
   [[nodiscard]] B& backend() noexcept { return backend_; }
   [[nodiscard]] int rank() const { return transport_.rank(); }
-  [[nodiscard]] int ranks() const { return static_cast<int>(out_.size()); }
+  [[nodiscard]] int ranks() const { return transport_.size(); }
   [[nodiscard]] std::uint64_t step() const noexcept { return ours_.step; }
+
+  /// While the returned guard lives, the ranks of this channel are those of `group`, numbered from 0; this rank is one of them. For
+  /// exchanges made of others; after `open` over all ranks.
+  [[nodiscard]] auto narrow(rank_group const& group)
+    requires narrows
+  {
+    struct guard {
+      explicit guard(channel& of, rank_group const& group) : of_{of} {
+        of_.transport_.inner().enter(group);
+        of_.headers_ = &channel::group_;
+      }
+      guard(guard const&) = delete;
+      guard& operator=(guard const&) = delete;
+      ~guard() {
+        of_.transport_.inner().leave();
+        of_.headers_ = &channel::all_;
+      }
+      channel& of_;
+    };
+    return guard{*this, group};
+  }
 
   /// Begins a step: what this rank will say in `open`. `shapes` serves error messages and must outlive the step.
   void begin(std::uint64_t fingerprint, std::uint64_t step, layout const& shapes) {
@@ -103,7 +153,8 @@ class channel {
   /// any rank is in error or ranks disagree. 48 bytes to each peer.
   void open(std::span<std::size_t const> for_each_rank, std::span<std::size_t> from_each_rank) {
     exchange_headers([&](std::size_t r) { return std::uint64_t{for_each_rank[r]}; });
-    for (std::size_t r = 0; r < in_.size(); ++r) from_each_rank[r] = static_cast<std::size_t>(in_[r].count);
+    auto const in = received();
+    for (std::size_t r = 0; r < in.size(); ++r) from_each_rank[r] = static_cast<std::size_t>(in[r].count);
   }
   /// The same where nothing follows whose size the peers do not know.
   void open() {
@@ -117,7 +168,7 @@ class channel {
     throw error{errc::mismatch, "a rank in error was not heard"};  // open() throws
   }
   /// All ranks' headers, after `open`.
-  [[nodiscard]] std::span<wire_header const> headers() const noexcept { return in_; }
+  [[nodiscard]] std::span<wire_header const> headers() const noexcept { return all_.in; }
   /// Whether the error in flight is one that every rank throws alike, so that the plan can go on.
   [[nodiscard]] bool settled() const noexcept { return settled_; }
 
@@ -127,19 +178,20 @@ class channel {
   [[nodiscard]] std::uint64_t agree(wire_header mine, std::string const& problem) {
     ours_ = mine;
     ours_.fingerprint |= instance() << type_bits;
-    std::ranges::fill(out_, ours_);
+    std::ranges::fill(sending(), ours_);
     trade_headers();
     expect_one_kind();
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].code != errc::none)
-        throw error{in_[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
+    auto const in = received();
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      if (in[r].code != errc::none)
+        throw error{in[r].code, on_rank(r) + tell(problem, static_cast<int>(r)), static_cast<int>(r)};
     }
-    for (std::size_t r = 1; r < in_.size(); ++r) {
-      std::string const difference = different_plan(in_[0], in_[r]);
+    for (std::size_t r = 1; r < in.size(); ++r) {
+      std::string const difference = different_plan(in[0], in[r]);
       if (!difference.empty()) throw error{errc::mismatch, on_rank(r) + difference, static_cast<int>(r)};
     }
     description all;
-    for (std::uint64_t part : {in_[0].fingerprint, in_[0].a, in_[0].b, in_[0].step, in_[0].count}) all.mix(part);
+    for (std::uint64_t part : {in[0].fingerprint, in[0].a, in[0].b, in[0].step, in[0].count}) all.mix(part);
     return all.hash();
   }
   /// Agrees on a checkpoint; collective. `mine` says of which step it is and of how many old ranks (0: nothing was given), and holds
@@ -150,27 +202,28 @@ class channel {
     settled_ = false;
     transport_.reset();
     control_ = {};
-    std::ranges::fill(out_, ours_);
+    std::ranges::fill(sending(), ours_);
     trade_headers();
     expect_one_kind();
     expect_one_plan();
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].code != errc::none) settle(in_[r].code, tell(problem, static_cast<int>(r)), r);
+    auto const in = received();
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      if (in[r].code != errc::none) settle(in[r].code, tell(problem, static_cast<int>(r)), r);
     }
-    auto const given = std::ranges::find_if(in_, [](wire_header const& h) { return h.count != 0; });
-    if (given == in_.end()) settle(errc::bad_argument, "load: no rank was given any saved bytes", 0);
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].count == 0) {
+    auto const given = std::ranges::find_if(in, [](wire_header const& h) { return h.count != 0; });
+    if (given == in.end()) settle(errc::bad_argument, "load: no rank was given any saved bytes", 0);
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      if (in[r].count == 0) {
         if (r < given->count)
           settle(errc::bad_argument, detail::sentence("load: the bytes of old rank ", r, " are missing"), r);
-      } else if (in_[r].count != given->count || in_[r].step != given->step) {
+      } else if (in[r].count != given->count || in[r].step != given->step) {
         settle(errc::mismatch,
-               detail::sentence("load: saved by ", in_[r].count, " ranks at step ", in_[r].step, ", where others load ",
+               detail::sentence("load: saved by ", in[r].count, " ranks at step ", in[r].step, ", where others load ",
                                 given->count, " ranks' at step ", given->step),
                r);
       }
-      if (in_[r].a != in_[0].a) settle(errc::mismatch, "load: another topsum::restore than rank 0", r);
-      if (in_[r].b != in_[0].b)
+      if (in[r].a != in[0].a) settle(errc::mismatch, "load: another topsum::restore than rank 0", r);
+      if (in[r].b != in[0].b)
         settle(errc::mismatch,
                "load: saved by another run than rank 0's, or at another time: the exchange's state differs", r);
     }
@@ -269,42 +322,46 @@ class channel {
 
   void trade_headers() {
     control([&] {
-      collective::all_to_all(transport_, host_, std::as_bytes(std::span<wire_header const>{out_}),
-                             std::as_writable_bytes(std::span{in_}));
+      collective::all_to_all(transport_, host_, std::as_bytes(std::span<wire_header const>{sending()}),
+                             std::as_writable_bytes(received()));
     });
   }
 
   template <class CountFor>
   void exchange_headers(CountFor count_for) {
-    for (std::size_t r = 0; r < out_.size(); ++r) {
-      out_[r] = ours_;
-      out_[r].count = count_for(r);
+    auto const out = sending();
+    for (std::size_t r = 0; r < out.size(); ++r) {
+      out[r] = ours_;
+      out[r].count = count_for(r);
     }
     trade_headers();
     expect_one_kind();
     expect_one_plan();
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].code != errc::none) settle(in_[r].code, describe_fault(in_[r]), r);
+    auto const in = received();
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      if (in[r].code != errc::none) settle(in[r].code, describe_fault(in[r]), r);
     }
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].step != in_[0].step)
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      if (in[r].step != in[0].step)
         settle(errc::mismatch,
-               detail::sentence("is at step ", in_[r].step, " of the plan where rank 0 is at step ", in_[0].step), r);
+               detail::sentence("is at step ", in[r].step, " of the plan where rank 0 is at step ", in[0].step), r);
     }
   }
 
   void expect_one_plan() {
-    for (std::size_t r = 0; r < in_.size(); ++r) {
-      if (in_[r].fingerprint != in_[0].fingerprint)
+    auto const in = received();
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      if (in[r].fingerprint != in[0].fingerprint)
         settle(errc::mismatch, detail::sentence("runs another plan than rank 0", in_order), r);
     }
   }
 
   /// Some ranks make a plan, others run a step or load: the same error on all.
   void expect_one_kind() {
-    for (std::size_t r = 1; r < in_.size(); ++r) {
-      if (in_[r].what == in_[0].what) continue;
-      settle(errc::mismatch, detail::sentence(doing(in_[r].what), " where rank 0 ", doing(in_[0].what), in_order), r);
+    auto const in = received();
+    for (std::size_t r = 1; r < in.size(); ++r) {
+      if (in[r].what == in[0].what) continue;
+      settle(errc::mismatch, detail::sentence(doing(in[r].what), " where rank 0 ", doing(in[0].what), in_order), r);
     }
   }
   static constexpr std::string_view doing(wire_header::kind what) noexcept {
@@ -336,11 +393,18 @@ class channel {
     }
   }
 
+  [[nodiscard]] std::span<wire_header> sending() noexcept {
+    return std::span{(this->*headers_).out}.first(static_cast<std::size_t>(ranks()));
+  }
+  [[nodiscard]] std::span<wire_header> received() noexcept {
+    return std::span{(this->*headers_).in}.first(static_cast<std::size_t>(ranks()));
+  }
+
   static constexpr int type_bits = 16;
 
   /// Where this plan's headers lie: rank 0's number names the plan on all ranks.
   [[nodiscard]] std::uint64_t instance() const noexcept {
-    return reinterpret_cast<std::uintptr_t>(out_.data()) / alignof(wire_header);
+    return reinterpret_cast<std::uintptr_t>(all_.out.data()) / alignof(wire_header);
   }
 
   static constexpr char const* in_order = "; all ranks must make the same plans and calls in the same order";
@@ -374,8 +438,12 @@ class channel {
   host host_;  // runs the loops of built verbs over small host data
   wire_header ours_;
   layout const* layout_ = nullptr;
-  std::vector<wire_header> out_;
-  std::vector<wire_header> in_;
+  struct headers_of {
+    explicit headers_of(std::size_t ranks) : out(ranks), in(ranks) {}
+    std::vector<wire_header> out, in;
+  };
+  headers_of all_, group_;  // of all ranks, of those of a group
+  headers_of channel::*headers_ = &channel::all_;
   std::uint64_t control_ = 0;
   bool settled_ = false;
 };
