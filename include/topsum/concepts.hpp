@@ -388,12 +388,20 @@ concept selects_by_quota = selection_policy<S, B, T, I> &&
                                     quotas const& wanted,
                                     entries_view<B, wide_t<T>, I> out) { s.select_quotas(b, from, wanted, out); };
 
+/// An exchange that also tells how many ranks sent each entry of its result, where the shape asks for it (`contributors`).
+template <class S>
+concept counts_contributors = exchange<S> && requires { requires S::counts_contributors; };
+
 /// Turns sums over ranks into the result.
 /// 1. Elementwise, the same on every rank.
 template <class S>
 concept reduction = stage_for<S, reduction_tag> && requires(S const& s, int ranks) {
   { s.divisor(ranks) } -> std::convertible_to<double>;  // result = sum / divisor
 };
+
+/// A reduction whose `divisor` takes the number of ranks that sent an entry.
+template <class S>
+concept contributor_reduction = reduction<S> && requires { requires S::by_contributors; };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Transport: moves bytes between ranks. Handles are cheap to copy. Sizes are known to both sides before a call; transfers of

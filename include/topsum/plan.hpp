@@ -221,6 +221,9 @@ class plan {
   }
 
  private:
+  static_assert(!contributor_reduction<D> || counts_contributors<X>,
+                "topsum: contributor_mean asks how many ranks sent each entry, and this exchange cannot tell: write "
+                "topsum::gather_all{}, or topsum::mean{}");
   static_assert(X::kind != exchange_kind::aligned || readable_store<E, B, T, I>,
                 "topsum: an aligned exchange asks for accumulators at indices that others chose; this plan's residual "
                 "store has no "
@@ -262,7 +265,7 @@ class plan {
     pieces_ = selection_.pieces(layout_);
     if (is_sparse && coverage_) rows_ = detail::coverage_memory<B>{channel_.backend(), layout_, coverage_->along};
     check_pieces();
-    shape_ = {n, pieces_.capacity, channel_.rank(), channel_.ranks()};
+    shape_ = {n, pieces_.capacity, channel_.rank(), channel_.ranks(), false, contributor_reduction<D>};
     if constexpr (by_quota) {
       shape_.by_quota = true;
       quotas_ = exchange_.shares(n, shape_.capacity, static_cast<std::size_t>(shape_.ranks));
@@ -479,8 +482,7 @@ class plan {
       r.exchange_seconds = seconds(t1, t2);
       residual_.keep(b, memory.residual, outcome.applied);
       if (outcome.returned) residual_.take_back(b, memory.residual, *outcome.returned);
-      if (double const d = reduction_.divisor(shape_.ranks); d != 1)
-        b.divide(outcome.result, static_cast<wide_type>(d));
+      reduce(outcome);
       r.result = b.read(finish(memory, outcome.result).count);
       if (coverage_) r.coverage = rows_.share(b, outcome.result);
       if constexpr (observing_policy<S, B, T, I>)
@@ -528,6 +530,22 @@ class plan {
     } else {
       return exchange_.run(channel_, codec_, memory.selected.view(), selected, before, memory.exchange_after,
                            memory.workspace);
+    }
+  }
+
+  /// The reduction of the sums, in place.
+  void reduce(exchange_outcome<B, wide_type, I> const& outcome) {
+    B& b = channel_.backend();
+    if constexpr (contributor_reduction<D>) {
+      std::size_t const count = b.read(outcome.result.count);
+      b.for_each(
+          count,
+          [by = reduction_](std::size_t, wide_type& sum, wide_type const& contributors) {
+            sum /= static_cast<wide_type>(by.divisor(static_cast<int>(contributors)));
+          },
+          outcome.result.values.subspan(0, count), outcome.contributors->values.subspan(0, count));
+    } else if (double const d = reduction_.divisor(shape_.ranks); d != 1) {
+      b.divide(outcome.result, static_cast<wide_type>(d));
     }
   }
 

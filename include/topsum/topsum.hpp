@@ -36,6 +36,7 @@
 #include <topsum/exchange/split_gather.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/plan.hpp>
+#include <topsum/reduction/contributor_mean.hpp>
 #include <topsum/reduction/mean.hpp>
 #include <topsum/reduction/sum.hpp>
 #include <topsum/residual/decoupled_momentum.hpp>

@@ -217,6 +217,17 @@ void door(topsum::local::communicator comm, std::vector<float>& gradient) {
   // expect: visitable_state
   static_cast<void>(plan_allreduce<float>(comm, 10, secretive_rule{}));
 #endif
+#ifdef CASE_contributors_of_sums
+  // case: contributors_of_sums
+  // expect: topsum: contributor_mean asks how many ranks sent each entry, and this exchange cannot tell
+  static_cast<void>(plan_allreduce<float>(comm, 10, topsum::contributor_mean{}));
+#endif
+#ifdef CASE_hierarchical_of_dense
+  // case: hierarchical_of_dense
+  // expect: topsum: hierarchical is made of exchanges of selected entries
+  topsum::hierarchical const dense_inside{topsum::dense{}, topsum::ok_topk{}, {.ranks_per_node = 2}};
+  static_cast<void>(plan_allreduce<float>(comm, 10, dense_inside));
+#endif
 #ifdef CASE_gradient_of_another_type
   // case: gradient_of_another_type
   // expect: no match|no matching function

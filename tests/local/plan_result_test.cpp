@@ -2,6 +2,7 @@
 // The two forms of a result, reductions, decay, the report, the description.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -210,6 +211,47 @@ TEST_CASE("the defaults are ok_topk over the largest percent, with error feedbac
         topsum::ok_topk{}, topsum::mean{}, topsum::host{}, topsum::index<std::uint32_t>{}, topsum::on_nonfinite::error);
     auto const open = plan_allreduce<float>(comm, 1000);
     expect(given.describe() == open.describe() && open.capacity() == 10, "the defaults");
+  });
+}
+
+TEST_CASE("contributor_mean divides each entry by the number of ranks that sent it") {
+  constexpr std::size_t k = 40;
+  for (int const ranks : {1, 2, 3, 8}) {
+    on_ranks(ranks, [&](comm_t& comm) {
+      auto plan = plan_allreduce<float>(comm, n, topsum::top_k{.k = k}, topsum::gather_all{}, topsum::no_residual{},
+                                        topsum::contributor_mean{});
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        auto x = gradient_of<float>(comm, step);
+        plan(std::span<float>{x});
+        std::vector<float> sums(n);
+        std::vector<float> senders(n);
+        for (int r = 0; r < comm.size(); ++r) {
+          auto const theirs = make_gradient<float>(input::laplace, spread::alike, n, r, comm.size(), step);
+          test::oracle::sparse<float> all;
+          for (std::size_t i = 0; i < n; ++i) all.push_back({i, theirs[i]});
+          for (auto const& [i, value] : test::oracle::first_of(all, k)) {
+            sums[i] += value;
+            senders[i] += 1;
+          }
+        }
+        for (std::size_t i = 0; i < n; ++i)
+          expect(x[i] == (senders[i] == 0 ? 0 : sums[i] / senders[i]), "sum over senders, by their number");
+      }
+    });
+  }
+}
+
+TEST_CASE("contributor_mean leaves in residuals what mean leaves there") {
+  on_ranks(4, [](comm_t& comm) {
+    auto by_senders = plan_allreduce<float>(comm, n, topsum::gather_all{}, topsum::contributor_mean{});
+    auto by_all = plan_allreduce<float>(comm, n, topsum::gather_all{});
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      auto x = gradient_of<float>(comm, step);
+      auto y = x;
+      by_senders(std::span<float>{x});
+      by_all(std::span<float>{y});
+      expect(std::ranges::equal(by_senders.residual(), by_all.residual()), "the same residuals");
+    }
   });
 }
 

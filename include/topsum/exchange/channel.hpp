@@ -48,7 +48,8 @@ struct exchange_shape {
   std::size_t capacity = 0;  ///< k: entries that a rank may select
   int rank = 0;
   int ranks = 1;
-  bool by_quota = false;  ///< whether the selection is made by the exchange's own quotas, exactly
+  bool by_quota = false;      ///< whether the selection is made by the exchange's own quotas, exactly
+  bool contributors = false;  ///< whether the reduction asks how many ranks sent each entry
 };
 
 /// An exchange's answer, in the backend's memory.
@@ -64,6 +65,8 @@ struct exchange_outcome {
   /// Sums, of any ranks' entries, that are not in the result and that no sender keeps: they go to this rank's residual. Also what
   /// encoding a sum of the result lost.
   std::optional<entries_view<B, R, I>> returned{};
+  /// Where the shape asks for it: at the result's indices, how many ranks sent an entry.
+  std::optional<entries_view<B, R, I>> contributors{};
 };
 
 namespace detail {

@@ -18,12 +18,14 @@ namespace topsum {
 /// Exchange: every rank receives every selection and sums them in rank order. The result is the union, up to kP entries.
 ///
 /// Known as TopkA or TopK-allgather. Words sent by a rank: 2k(P-1) with the raw codec (ring) + 12 a peer; latency log P to P.
-/// Every selected entry is applied, so a scope keeps its promise. Memory: O(kP). Deterministic.
+/// Every selected entry is applied, so a scope keeps its promise; and since every rank sees who sent what, `contributor_mean` can be
+/// taken. Memory: O(kP). Deterministic.
 /// Prefer it for P = 2 or few entries; it grows with P where `ok_topk` does not.
 struct gather_all {
   using stage_tag = exchange_tag;
   static constexpr std::string_view name = "gather_all";
   static constexpr exchange_kind kind = exchange_kind::union_of;
+  static constexpr bool counts_contributors = true;
 
   void validate() const noexcept {}
 
@@ -44,7 +46,10 @@ struct gather_all {
           in{b.template allocate<std::byte>(
               codec.template bytes_at_most<R, I>(s.capacity * counts.size(), counts.size(), s.n))},
           fault{b.template allocate<std::uint32_t>(1)},
-          result{b, std::min(s.n, s.capacity * counts.size())} {
+          result{b, std::min(s.n, s.capacity * counts.size())},
+          ones{b.template allocate<R>(s.contributors ? s.capacity : 0)},
+          contributors{b, s.contributors ? result.capacity() : 0} {
+      b.fill(ones.view(), R{1});
       for (std::size_t r = 0; r < counts.size(); ++r) {
         lists.emplace_back(b, s.capacity);
         views.push_back(lists.back().view());
@@ -61,8 +66,10 @@ struct gather_all {
     typename B::template buffer<std::byte> in;
     typename B::template buffer<std::uint32_t> fault;
     std::vector<entries<B, R, I>> lists;
-    std::vector<entries_view<B, R, I>> views;
+    std::vector<entries_view<B, R, I>> views, marks;  // marks: the same with ones for values
     entries<B, R, I> result;
+    typename B::template buffer<R> ones;
+    entries<B, R, I> contributors;
   };
 
   /// One step; collective. `count` is the number of entries in `selection`.
@@ -97,7 +104,15 @@ struct gather_all {
     if (backend.read(memory.fault.view()) != 0)
       throw error{errc::corrupt_message, "gather_all: a rank's indices do not increase within [0, n)"};
     backend.merge_sum(std::span<entries_view<B, R, I> const>{memory.views}, memory.result.view());
-    return {memory.result.view(), memory.views[static_cast<std::size_t>(channel.rank())], count};
+    exchange_outcome<B, R, I> outcome{memory.result.view(), memory.views[static_cast<std::size_t>(channel.rank())],
+                                      count};
+    if (memory.shape.contributors) {
+      memory.marks = memory.views;
+      for (auto& list : memory.marks) list.values = memory.ones.view().subspan(0, list.values.size());
+      backend.merge_sum(std::span<entries_view<B, R, I> const>{memory.marks}, memory.contributors.view());
+      outcome.contributors = memory.contributors.view();
+    }
+    return outcome;
   }
 };
 
