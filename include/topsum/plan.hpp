@@ -91,6 +91,8 @@ class plan {
       problem = detail::sentence("a stage threw: ", e.what());
     }
     fingerprint_ = channel_.agree(mine, problem);
+    if constexpr (requires { exchange_.template settle<wide_type, I>(channel_, codec_, memory_->workspace); })
+      exchange_.template settle<wide_type, I>(channel_, codec_, memory_->workspace);
   }
 
   /// One step, in place: on return `gradient` holds the reduced result, dense, the same on every rank.
@@ -444,6 +446,11 @@ class plan {
     report r;
     r.step = step_;
     r.n = shape_.n;
+    r.exchange = X::name;
+    if constexpr (requires { memory.workspace.chosen; }) {
+      r.exchange = memory.workspace.chosen;
+      r.predicted_seconds = memory.workspace.seconds;
+    }
     auto const t0 = clock::now();
 
     auto const work = working_values(dense);

@@ -25,6 +25,8 @@
 #include <topsum/error.hpp>
 #include <topsum/exchange/agreement.hpp>
 #include <topsum/exchange/aligned.hpp>
+#include <topsum/exchange/automatic.hpp>
+#include <topsum/exchange/cost.hpp>
 #include <topsum/exchange/dense.hpp>
 #include <topsum/exchange/gather_all.hpp>
 #include <topsum/exchange/hierarchical.hpp>

@@ -10,6 +10,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 namespace topsum {
 
@@ -28,6 +29,9 @@ struct report {
   std::optional<double>
       selected_coverage{};           ///< share of rows in this rank's selection, if `row_coverage` was asked for
   std::optional<double> coverage{};  ///< the same of the result
+  std::string_view exchange;         ///< the exchange's name; under `automatic` that of the chosen one
+  std::optional<double>
+      predicted_seconds{};           ///< under `automatic`: what it takes by the formulas, to be compared with exchange_seconds
   double select_seconds = 0;         ///< accumulate and select
   double exchange_seconds = 0;       ///< encode, send, reduce, gather, decode
   double apply_seconds = 0;          ///< residual and result
@@ -51,6 +55,11 @@ struct report {
                   static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(messages),
                   100 * share_of_dense(), 1e3 * select_seconds, 1e3 * exchange_seconds, 1e3 * apply_seconds);
     std::string text{line};
+    if (predicted_seconds) {
+      std::snprintf(line, sizeof line, "; chose %.*s, predicted %.3g ms", static_cast<int>(exchange.size()),
+                    exchange.data(), 1e3 * *predicted_seconds);
+      text += line;
+    }
     if (coverage) {
       std::snprintf(line, sizeof line, "; rows with entries %.3g %%, selected %.3g %%", 100 * *coverage,
                     100 * selected_coverage.value_or(0));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 
 namespace topsum {
 
@@ -71,6 +72,14 @@ struct gather_all {
     typename B::template buffer<R> ones;
     entries<B, R, I> contributors;
   };
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    double const peers = s.ranks - 1;
+    auto const bytes = static_cast<double>(codec.template bytes<R, I>(s.capacity, 0, s.n));
+    return {peers, peers * bytes, s.ranks * static_cast<double>(s.capacity)};
+  }
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>

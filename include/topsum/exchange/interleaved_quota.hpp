@@ -14,6 +14,7 @@
 #include <topsum/core/interleaving.hpp>
 #include <topsum/detail/quota_lists.hpp>
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 
 namespace topsum {
 
@@ -106,6 +107,16 @@ struct interleaved_quota {
     std::vector<transfer<const_bytes_in<B>>> sends;
     std::vector<transfer<bytes_in<B>>> receives;
   };
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    double const peers = s.ranks - 1;
+    quotas const wanted = shares(s.n, s.capacity, static_cast<std::size_t>(s.ranks));
+    auto const bytes =
+        static_cast<double>(codec.template bytes<R, I>(wanted.each, 0, detail::ceil_div(s.n, s.ranks)));
+    return {2 * peers, 2 * peers * bytes, 2 * s.ranks * static_cast<double>(wanted.each)};
+  }
 
   /// One step; collective.
   template <class B, class C, class R, class I, class K>

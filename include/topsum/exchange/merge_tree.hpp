@@ -12,6 +12,7 @@
 
 #include <topsum/detail/list_messages.hpp>
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 
 namespace topsum {
 
@@ -60,6 +61,14 @@ struct merge_tree {
     detail::growing_list<B, R, I> returned;
     entries<B, R, I> result;
   };
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    double const rounds = detail::doublings(s.ranks);
+    auto const bytes = static_cast<double>(codec.template bytes<R, I>(s.capacity, 0, s.n));
+    return {4 * rounds, 2 * rounds * bytes, 3 * rounds * static_cast<double>(s.capacity)};
+  }
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>

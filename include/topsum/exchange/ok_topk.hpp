@@ -17,6 +17,7 @@
 
 #include <topsum/codec/raw.hpp>
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 #include <topsum/exchange/ok_topk_memory.hpp>
 
 namespace topsum {
@@ -79,6 +80,17 @@ struct ok_topk {
 
   template <class B, class R, class I, class K>
   using workspace = detail::ok_topk_memory<B, R, I, K>;
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    double const peers = s.ranks - 1;
+    auto const bytes = static_cast<double>(
+        codec.template bytes<R, I>(detail::ceil_div(s.capacity, s.ranks), 0, detail::ceil_div(s.n, s.ranks)));
+    // Entries, counts, the gather; and of a refresh, an allreduce of a few words on most steps' average.
+    double const refresh = 2 * peers * std::min(1.0, 8.0 / static_cast<double>(threshold_every));
+    return {3 * peers + refresh, 2 * peers * bytes, 2 * static_cast<double>(s.capacity)};
+  }
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>

@@ -15,6 +15,7 @@
 #include <topsum/codec/switching.hpp>
 #include <topsum/detail/list_messages.hpp>
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 
 namespace topsum {
 
@@ -64,6 +65,28 @@ struct recursive_doubling {
     entries<B, R, I> arrived, sums[2];
     detail::growing_list<B, R, I> returned;
   };
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    switching<K> const messages{codec};
+    int const core = core_of(s.ranks);
+    exchange_cost all;
+    auto const pass = [&](int lists, bool merged) {
+      std::size_t const size = detail::expected_union(s.capacity, s.n, lists);
+      all.messages += 2;  // a count, a list
+      all.bytes += static_cast<double>(messages.template bytes<R, I>(size, 0, s.n));
+      all.entries += merged ? 2 * static_cast<double>(size) : static_cast<double>(size);
+    };
+    int const folded = core < s.ranks ? 2 : 1;
+    for (int reach = 1; reach < core; reach *= 2) pass(folded * reach, true);
+    if (core < s.ranks) {  // a selection comes in, the result goes out
+      all.messages += 2;
+      all.entries += 2 * static_cast<double>(s.capacity);
+      pass(s.ranks, false);
+    }
+    return all;
+  }
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>

@@ -15,6 +15,7 @@
 #include <topsum/detail/list_messages.hpp>
 #include <topsum/detail/quota_lists.hpp>
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 
 namespace topsum {
 
@@ -98,6 +99,16 @@ struct spar_reduce_scatter {
     entries<B, R, I> current, arrived, merged, dropped, decoded;
     detail::growing_list<B, R, I> returned;
   };
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    double const peers = s.ranks - 1;
+    std::size_t const extent = detail::ceil_div(s.n, s.ranks);
+    std::size_t const quota = detail::quota_share(s.capacity, extent, s.n);
+    auto const bytes = static_cast<double>(codec.template bytes<R, I>(quota, 0, extent));
+    return {2.0 * detail::doublings(s.ranks), 2 * peers * bytes, 3 * s.ranks * static_cast<double>(quota)};
+  }
 
   /// One step; collective.
   template <class B, class C, class R, class I, class K>

@@ -14,6 +14,7 @@
 
 #include <topsum/codec/switching.hpp>
 #include <topsum/exchange/channel.hpp>
+#include <topsum/exchange/cost.hpp>
 
 namespace topsum {
 
@@ -109,6 +110,19 @@ struct split_gather {
     std::vector<transfer<bytes_in<B>>> receives;
     std::vector<view> merging;
   };
+
+  /// See `exchange_cost`.
+  template <class R, class I, class K>
+  [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
+    switching<K> const messages{codec};
+    double const peers = s.ranks - 1;
+    std::size_t const extent = detail::ceil_div(s.n, s.ranks);
+    std::size_t const sums = detail::expected_union(s.capacity, s.n, s.ranks);
+    auto const bytes = [&](std::size_t entries) {
+      return static_cast<double>(messages.template bytes<R, I>(detail::ceil_div(entries, s.ranks), 0, extent));
+    };
+    return {3 * peers, peers * (bytes(s.capacity) + bytes(sums)), static_cast<double>(s.capacity + sums)};
+  }
 
   /// One step; collective. `count` is the number of entries in `selection`.
   template <class B, class C, class R, class I, class K>

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <topsum/topsum.hpp>
+#include <vector>
 
 #include "support/exchange_checks.hpp"
 
@@ -49,8 +52,39 @@ TEST_CASE("losses of a codec stay in residuals, under hierarchical") {
   test::check_losses(reselecting);
 }
 
+TEST_CASE("automatic keeps the laws of exchanges, whichever it chooses") {
+  // Only a message costs, only a byte, only an entry.
+  for (topsum::exchange_rates const rates : {topsum::exchange_rates{.alpha = 1}, topsum::exchange_rates{.beta = 1},
+                                             topsum::exchange_rates{.gamma = 1}}) {
+    check_exchange<float>(topsum::automatic{rates}, 2, 3);
+  }
+  check_exchange<float>(topsum::automatic{topsum::exchange_rates{.alpha = 1}, topsum::merge_tree{},
+                                          topsum::spar_reduce_scatter{}},
+                        2, 9);
+}
+
+TEST_CASE("automatic keeps what every rank's result has in common where it measures") {
+  // Which exchange it is may differ from run to run, so results may; ranks still agree.
+  for (int const ranks : {1, 2, 5}) {
+    auto const names = topsum::local::run(ranks, [](topsum::local::communicator& comm) {
+      auto plan = topsum::plan_allreduce<float>(comm, 1009, topsum::automatic{});
+      std::vector<float> x(1009, 1.0F);
+      auto const done = plan(std::span<float>{x});
+      CHECK(done.predicted_seconds.has_value());
+      CHECK(*done.predicted_seconds >= 0);
+      return std::string{done.exchange};
+    });
+    for (auto const& name : names) CHECK(name == names[0]);
+  }
+}
+
+TEST_CASE("losses of a codec stay in residuals, under automatic") {
+  test::check_losses(topsum::automatic{topsum::exchange_rates{.beta = 1}});
+}
+
 #if __has_include("support/archetype_backend.hpp")
-TEST_CASE("hierarchical keeps the laws in a memory space of its own") {
+TEST_CASE("exchanges made of others keep the laws in a memory space of its own") {
   check_exchange<float>(default_in_threes, 2, 7, test::archetype_backend{});
+  check_exchange<float>(topsum::automatic{topsum::exchange_rates{.beta = 1}}, 2, 5, test::archetype_backend{});
 }
 #endif
