@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // A whole step of each exchange, selection and residual included, beside MPI_Allreduce of the dense gradient in the same run.
 //
-//   mpiexec -n 4 bench/allreduce [--n 10000000] [--density 0.01] [--rounds 3] [--json]
+//   mpiexec -n 4 bench/allreduce [--n 10000000] [--density 0.01] [--period 64] [--rounds 3] [--link 1e9] [--json]
 //
-// A period is 64 steps, so that refreshes of thresholds and boundaries count. Every period of an exchange is followed by one of
+// A period is 64 steps, so that refreshes of thresholds and boundaries count. With --link, the rate of each rank's link in bits a
+// second, `bound` is what no exchange of these bytes can beat there: selection, and the bytes sent over the link. Every period of an exchange is followed by one of
 // the baseline, so that both see the same machine; the table shows the median over rounds. Each rank's gradient is fresh in
 // every step: three recorded Laplace gradients in turn, copied outside the timed part. `ratio` is time over the baseline's.
 
@@ -25,12 +26,12 @@
 
 namespace {
 
-constexpr int period = 64;
-
 struct settings {
   std::size_t n = 10'000'000;
   double density = 0.01;
+  int period = 64;
   int rounds = 3;
+  double link = 0;
   bool json = false;
 };
 
@@ -52,7 +53,7 @@ class bench {
   /// Seconds per step over one period: the slowest rank's.
   double seconds(std::function<void(std::vector<float>&)> const& step) {
     double sum = 0;
-    for (int i = 0; i < period; ++i) {
+    for (int i = 0; i < chosen_.period; ++i) {
       std::copy(fresh_[static_cast<std::size_t>(i % 3)].begin(), fresh_[static_cast<std::size_t>(i % 3)].end(),
                 gradient_.begin());
       MPI_Barrier(MPI_COMM_WORLD);
@@ -62,12 +63,13 @@ class bench {
     }
     double slowest = 0;
     MPI_Allreduce(&sum, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return slowest / period;
+    return slowest / chosen_.period;
   }
 
   void compare(contestant const& one) {
     std::vector<double> theirs;
     std::vector<double> ratios;
+    std::vector<double> baselines;
     std::vector<double> parts[3];
     topsum::report last;
     for (int round = 0; round < chosen_.rounds; ++round) {
@@ -85,21 +87,27 @@ class bench {
       });
       theirs.push_back(mine);
       ratios.push_back(mine / baseline);
-      parts[0].push_back(select / period);
-      parts[1].push_back(exchange / period);
-      parts[2].push_back(apply / period);
+      baselines.push_back(baseline);
+      parts[0].push_back(select / chosen_.period);
+      parts[1].push_back(exchange / chosen_.period);
+      parts[2].push_back(apply / chosen_.period);
     }
     if (comm_.rank() != 0) return;
+    double const wire = chosen_.link > 0 ? 8 * static_cast<double>(last.bytes) / chosen_.link : 0;
+    double const bound = median(parts[0]) + wire;
     if (chosen_.json) {
       std::printf(
-          "{\"name\": \"%s\", \"n\": %zu, \"density\": %g, \"ranks\": %d, \"seconds\": %.6g, \"ratio_to_baseline\": "
-          "%.4g, \"bytes\": %llu}\n",
-          one.name.c_str(), chosen_.n, chosen_.density, comm_.size(), median(theirs), median(ratios),
+          "{\"name\": \"%s\", \"n\": %zu, \"density\": %g, \"ranks\": %d, \"seconds\": %.6g, \"select\": %.6g, "
+          "\"exchange\": %.6g, \"apply\": %.6g, \"baseline\": %.6g, \"ratio_to_baseline\": %.4g, \"bound\": %.6g, "
+          "\"bytes\": %llu}\n",
+          one.name.c_str(), chosen_.n, chosen_.density, comm_.size(), median(theirs), median(parts[0]),
+          median(parts[1]), median(parts[2]), median(baselines), median(ratios), bound,
           static_cast<unsigned long long>(last.bytes));
     } else {
-      std::printf("%-34s %9.2f %9.2f %9.2f %9.2f %8.3f %11llu %8.2f %%\n", one.name.c_str(), 1e3 * median(theirs),
-                  1e3 * median(parts[0]), 1e3 * median(parts[1]), 1e3 * median(parts[2]), median(ratios),
-                  static_cast<unsigned long long>(last.bytes), 100 * last.share_of_dense());
+      std::printf("%-34s %9.2f %9.2f %9.2f %9.2f %8.3f %9.2f %11llu %8.2f %%\n", one.name.c_str(),
+                  1e3 * median(theirs), 1e3 * median(parts[0]), 1e3 * median(parts[1]), 1e3 * median(parts[2]),
+                  median(ratios), 1e3 * bound, static_cast<unsigned long long>(last.bytes),
+                  100 * last.share_of_dense());
     }
     std::fflush(stdout);
   }
@@ -140,10 +148,14 @@ settings read(int argc, char** argv) {
       s.n = std::strtoull(argv[++i], nullptr, 10);
     } else if (i + 1 < argc && a == "--density") {
       s.density = std::strtod(argv[++i], nullptr);
+    } else if (i + 1 < argc && a == "--period") {
+      s.period = std::max(1, std::atoi(argv[++i]));
+    } else if (i + 1 < argc && a == "--link") {
+      s.link = std::strtod(argv[++i], nullptr);
     } else if (i + 1 < argc && a == "--rounds") {
       s.rounds = std::max(1, std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: bench/allreduce [--n N] [--density X] [--rounds N] [--json]\n");
+      std::fprintf(stderr, "usage: bench/allreduce [--n N] [--density X] [--period N] [--rounds N] [--link BITS] [--json]\n");
       std::exit(2);
     }
   }
@@ -159,9 +171,9 @@ int main(int argc, char** argv) {
   bench b{s, comm};
   if (comm.rank() == 0 && !s.json) {
     std::printf("n = %zu floats, density %g, %d ranks; milliseconds a step, mean over %d steps, median of %d rounds\n",
-                s.n, s.density, comm.size(), period, s.rounds);
-    std::printf("%-34s %9s %9s %9s %9s %8s %11s %10s\n", "", "step", "select", "exchange", "apply", "ratio",
-                "bytes sent", "of dense");
+                s.n, s.density, comm.size(), s.period, s.rounds);
+    std::printf("%-34s %9s %9s %9s %9s %8s %9s %11s %10s\n", "", "step", "select", "exchange", "apply", "ratio",
+                "bound", "bytes sent", "of dense");
   }
   using namespace topsum;
   top_k const exact{.density = s.density};
@@ -180,4 +192,5 @@ int main(int argc, char** argv) {
   coded const short_messages{elias_fano{}, as<half>{}};
   b.compare(as_entries("interleaved_quota, coded, entries", comm, s.n, exact, interleaved_quota{}, short_messages));
   b.compare(as_entries("ok_topk, coded, entries", comm, s.n, exact, ok_topk{}, short_messages));
+  b.compare(in_place("automatic", comm, s.n, exact, automatic{}));
 }

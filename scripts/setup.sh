@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs what building and testing need and this machine lacks (Debian 12 and 13, Ubuntu 22.04 and 24.04).
 #   scripts/setup.sh          compiler, Meson, both MPIs, doctest, zlib
+#   scripts/setup.sh --bench  also what scripts/bench.sh needs: SimGrid, gnuplot, iproute2
 #   scripts/setup.sh --lint   also what .ci/run checks with: clang, clang-format, clang-tidy, doxygen, ...
 # Without root (or sudo that asks for no password) or without apt it prints what is missing, and fails.
 set -euo pipefail
@@ -12,11 +13,14 @@ if grep -qs '^VERSION_ID="22.04"' /etc/os-release; then
 fi
 case ${1:-} in
   "") ;;
+  --bench)
+    packages+=(libsimgrid-dev gnuplot-nox iproute2 python3)
+    ;;
   --lint)
     packages+=(clang-16 libclang-rt-16-dev clang-format-16 clang-tidy-16 doxygen codespell shellcheck)
     ;;
   *)
-    echo "usage: scripts/setup.sh [--lint]" >&2
+    echo "usage: scripts/setup.sh [--bench | --lint]" >&2
     exit 2
     ;;
 esac

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace topsum {
 
@@ -44,6 +45,19 @@ struct stage_tag_of<S> {
 /// The slot that `S` fills, or void.
 template <class S>
 using stage_tag_t = typename detail::stage_tag_of<S>::type;
+
+/// Whether a policy, or the rule of a scope, selects the same indices on every rank, whatever their gradients are: it says so by
+/// `static constexpr bool selects_alike = true`.
+template <class S>
+inline constexpr bool selects_alike = [] {
+  if constexpr (requires { S::selects_alike; }) {
+    return static_cast<bool>(S::selects_alike);
+  } else if constexpr (requires(S const& s) { s.rule; }) {
+    return selects_alike<std::remove_cvref_t<decltype(std::declval<S const&>().rule)>>;
+  } else {
+    return false;
+  }
+}();
 
 /// Keyword: indices of type `I` on the wire and in memory, e.g. `topsum::index<std::uint64_t>{}` when n needs it.
 template <class I>

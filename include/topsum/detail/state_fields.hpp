@@ -217,6 +217,7 @@ class field_loader : public field_visitor<field_loader<B>, B> {
   /// Values [at, at + size) of the field that is open.
   template <class V>
   void sum(std::string_view name, std::size_t at, std::span<V> to) const {
+    if (to.empty()) return;
     std::ranges::fill(to, V{0});
     for (std::size_t source = 0; source < values_.size(); ++source) {
       std::byte const* const bytes = values_[source].data() + at * sizeof(V);

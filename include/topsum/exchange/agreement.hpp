@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <topsum/codec/packed.hpp>
@@ -19,6 +20,11 @@
 namespace topsum {
 
 namespace detail {
+
+/// Nothing is kept between steps.
+struct no_agreement_state {
+  explicit no_agreement_state(exchange_shape const&) {}
+};
 
 /// The index half of a plan's codec; `packed` where it has none.
 template <class K>
@@ -42,6 +48,9 @@ struct leader {
 
   void validate() const noexcept {}
 
+  template <class R>
+  using state = detail::no_agreement_state;
+
   template <class B, class R, class I, class K>
   struct workspace {
     using index = I;
@@ -59,8 +68,8 @@ struct leader {
   };
 
   /// Writes the support's indices and count to `support`, the same on every rank; returns the count. Collective; opens the step.
-  template <class Channel, class K, class View, class M>
-  std::size_t agree(Channel& channel, K const& codec, View selection, std::size_t count, M& memory,
+  template <class Channel, class K, class View, class S, class M>
+  std::size_t agree(Channel& channel, K const& codec, View selection, std::size_t count, S const&, S&, M& memory,
                     View support) const {
     using B = typename Channel::backend_type;
     using I = typename M::index;
@@ -101,6 +110,9 @@ struct owners {
   static constexpr std::string_view name = "owners";
 
   void validate() const noexcept {}
+
+  template <class R>
+  using state = detail::no_agreement_state;
 
   template <class B, class R, class I, class K>
   struct workspace {
@@ -154,8 +166,8 @@ struct owners {
   };
 
   /// As `leader::agree`.
-  template <class Channel, class K, class View, class M>
-  std::size_t agree(Channel& channel, K const& codec, View selection, std::size_t /*count*/, M& memory,
+  template <class Channel, class K, class View, class S, class M>
+  std::size_t agree(Channel& channel, K const& codec, View selection, std::size_t /*count*/, S const&, S&, M& memory,
                     View support) const {
     using B = typename Channel::backend_type;
     using I = typename M::index;
@@ -193,6 +205,195 @@ struct owners {
       throw error{errc::corrupt_message, "aligned: a rank's places do not increase below its coordinates' number"};
     backend.merge_sum(std::span<View const>{memory.merging}, support);
     return entry;
+  }
+};
+
+/// Agreement: none is needed, since all ranks select the same indices: the policy is one that does (`shared_random`).
+///
+/// Words sent: none but headers. A rank that selects another number of entries is found out (errc::mismatch, on every rank).
+/// Source: random-k with a shared seed (Stich et al., NeurIPS'18; its allreduce-friendly form in PowerSGD's comparison).
+struct as_selected {
+  using stage_tag = agreement_tag;
+  static constexpr std::string_view name = "as_selected";
+  static constexpr bool needs_alike = true;
+
+  void validate() const noexcept {}
+
+  template <class R>
+  using state = detail::no_agreement_state;
+
+  template <class B, class R, class I, class K>
+  struct workspace {
+    using index = I;
+    workspace(B&, K const&, exchange_shape const& s, as_selected const&)
+        : shape{s}, ours(static_cast<std::size_t>(s.ranks)), theirs(ours.size()) {}
+    [[nodiscard]] std::size_t capacity() const noexcept { return shape.capacity; }
+    exchange_shape shape;
+    std::vector<std::size_t> ours, theirs;
+  };
+
+  /// As `leader::agree`.
+  template <class Channel, class K, class View, class S, class M>
+  std::size_t agree(Channel& channel, K const&, View selection, std::size_t count, S const&, S&, M& memory,
+                    View support) const {
+    std::ranges::fill(memory.ours, count);
+    channel.open(memory.ours, memory.theirs);
+    for (std::size_t r = 0; r < memory.theirs.size(); ++r) {
+      if (memory.theirs[r] != count)
+        throw error{errc::mismatch,
+                    detail::sentence("aligned: rank ", r, " selected ", memory.theirs[r], " entries where this rank has ",
+                                     count, "; as_selected needs a policy that selects alike on all ranks"),
+                    static_cast<int>(r)};
+    }
+    using B = typename Channel::backend_type;
+    using I = typename M::index;
+    auto& backend = channel.backend();
+    backend.copy(typename B::template span<I const>{selection.indices.subspan(0, count)}, support.indices);
+    backend.fill(support.count, count);
+    return count;
+  }
+};
+
+/// Agreement: the support that another one finds, kept for `every` steps.
+///
+///     topsum::aligned{topsum::kept_mask{topsum::leader{}, 16}}
+///
+/// Words sent: those of `from` in one step of `every`. In between selections are made and not looked at, but residuals grow where the mask
+/// is not, so that a later one takes them up. Source: masks kept over steps as in MiCRO's and sparse training's practice.
+/// What is kept lies on the host too, k indices, so that a plan that is saved goes on with it.
+template <class Agreement = leader>
+struct kept_mask {
+  using stage_tag = agreement_tag;
+  static constexpr std::string_view name = "kept_mask";
+
+  Agreement from{};
+  std::uint64_t every = 16;  ///< steps from one agreement to the next
+
+  constexpr explicit kept_mask(Agreement on = {}, std::uint64_t steps = 16) : from{on}, every{steps} {}
+
+  void validate() const {
+    if (every == 0) throw error{errc::bad_argument, "kept_mask: .every = 0; write at least 1"};
+    from.validate();
+  }
+
+  /// The indices, and how many they are.
+  template <class R>
+  struct state {
+    explicit state(exchange_shape const& s)
+        : indices(std::min(s.n, s.capacity + static_cast<std::size_t>(s.ranks))), inner{s} {}
+    template <class V>
+    void visit(V& visitor) {
+      visitor("indices", indices);
+      visitor("count", count);
+      visitor("inner", inner);
+    }
+    /// Whether loaded indices increase and lie in [0, n).
+    [[nodiscard]] bool fits(exchange_shape const& s) const {
+      if (count > indices.size() || !detail::exchange_state_fits(inner, s)) return false;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (indices[i] >= s.n || (i > 0 && indices[i] <= indices[i - 1])) return false;
+      }
+      return true;
+    }
+    std::vector<std::uint64_t> indices;
+    std::uint64_t count = none;
+    typename Agreement::template state<R> inner;
+  };
+
+  template <class B, class R, class I, class K>
+  struct workspace {
+    using index = I;
+    workspace(B& b, K const& codec, exchange_shape const& s, kept_mask const& stage)
+        : on{b, codec, s, stage.from}, host(on.capacity()) {}
+    [[nodiscard]] std::size_t capacity() const noexcept { return on.capacity(); }
+    typename Agreement::template workspace<B, R, I, K> on;
+    std::vector<I> host;
+  };
+
+  /// As `leader::agree`.
+  template <class Channel, class K, class View, class S, class M>
+  std::size_t agree(Channel& channel, K const& codec, View selection, std::size_t count, S const& before, S& after,
+                    M& memory, View support) const {
+    using I = typename M::index;
+    auto& backend = channel.backend();
+    std::span<I> const host{memory.host};
+    after = before;
+    if (before.count == none || channel.step() % every == 0) {
+      std::size_t const agreed =
+          from.agree(channel, codec, selection, count, before.inner, after.inner, memory.on, support);
+      backend.read(support.indices.subspan(0, agreed), host.first(agreed));
+      std::ranges::copy(host.first(agreed), after.indices.begin());
+      after.count = agreed;
+      return agreed;
+    }
+    channel.open();
+    auto const kept = static_cast<std::size_t>(before.count);
+    std::ranges::transform(std::span{before.indices}.first(kept), host.begin(),
+                           [](std::uint64_t i) { return static_cast<I>(i); });
+    backend.write(std::span<I const>{host.first(kept)}, support.indices.subspan(0, kept));
+    backend.fill(support.count, kept);
+    return kept;
+  }
+
+  void describe(description& out) const {
+    out.open(name);
+    out("from", from);
+    out("every", every);
+    out.close();
+  }
+
+ private:
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+};
+
+/// Agreement: the support is what another exchange's result would have: it runs first, and of its result only the indices are used.
+///
+///     topsum::aligned{topsum::chosen_by{topsum::interleaved_quota{}}}
+///
+/// Words sent: that exchange's. What it reduces decides by all ranks' sums, and every rank then gives its whole accumulators there, those
+/// that it did not select included. Costs half again as many words as the exchange alone for the values.
+template <exchange Exchange>
+struct chosen_by {
+  static_assert(Exchange::kind != exchange_kind::dense && Exchange::kind != exchange_kind::aligned,
+                "topsum: chosen_by asks for an exchange of selected entries; `dense` and `aligned` are none");
+  using stage_tag = agreement_tag;
+  static constexpr std::string_view name = "chosen_by";
+
+  Exchange by;
+
+  constexpr explicit chosen_by(Exchange exchange) : by{exchange} {}
+
+  void validate() const { by.validate(); }
+
+  template <class R>
+  using state = typename Exchange::template state<R>;
+
+  template <class B, class R, class I, class K>
+  struct workspace {
+    using index = I;
+    workspace(B& b, K const& codec, exchange_shape const& s, chosen_by const& stage) : on{b, codec, s, stage.by} {}
+    [[nodiscard]] std::size_t capacity() const noexcept { return on.result_capacity(); }
+    typename Exchange::template workspace<B, R, I, K> on;
+  };
+
+  /// As `leader::agree`.
+  template <class Channel, class K, class View, class S, class M>
+  std::size_t agree(Channel& channel, K const& codec, View selection, std::size_t count, S const& before, S& after,
+                    M& memory, View support) const {
+    using B = typename Channel::backend_type;
+    using I = typename M::index;
+    auto& backend = channel.backend();
+    auto const chosen = by.run(channel, codec, selection, count, before, after, memory.on).result;
+    std::size_t const agreed = backend.read(chosen.count);
+    backend.copy(typename B::template span<I const>{chosen.indices.subspan(0, agreed)}, support.indices);
+    backend.fill(support.count, agreed);
+    return agreed;
+  }
+
+  void describe(description& out) const {
+    out.open(name);
+    out("by", by);
+    out.close();
   }
 };
 

@@ -14,7 +14,7 @@
 
 namespace topsum {
 
-/// Exchange: ranks agree on which indices travel (`leader`, `owners`); every rank then contributes its accumulators there, whether it
+/// Exchange: ranks agree on which indices travel (`leader`, `owners`, ...: see `exchange/agreement.hpp`); every rank then contributes its accumulators there, whether it
 /// selected them or not, to a dense allreduce of m values.
 ///
 ///     topsum::aligned{topsum::leader{}}    // ScaleCom's CLT-k
@@ -36,11 +36,12 @@ struct aligned {
 
   void validate() const { agreement.validate(); }
 
-  /// Nothing is kept between steps.
+  /// Whether all ranks must select alike in the first place.
+  static constexpr bool needs_alike = requires { requires Agreement::needs_alike; };
+
+  /// What the agreement keeps between steps.
   template <class R>
-  struct state {
-    explicit state(exchange_shape const&) {}
-  };
+  using state = typename Agreement::template state<R>;
 
   template <class B, class R, class I, class K>
   struct workspace {
@@ -59,13 +60,13 @@ struct aligned {
   };
 
   /// One step; collective. `look_up(list)` fills a list's values with this rank's accumulators at its indices.
-  template <class B, class C, class R, class I, class K, class LookUp>
+  template <class B, class C, class R, class I, class K, class S, class LookUp>
   exchange_outcome<B, R, I> run(channel<B, C>& channel, K const& codec, entries_view<B, R, I> selection,
-                                std::size_t count, state<R> const&, state<R>&, workspace<B, R, I, K>& memory,
+                                std::size_t count, S const& before, S& after, workspace<B, R, I, K>& memory,
                                 LookUp const& look_up) const {
     B& backend = channel.backend();
     auto const applied = memory.applied.view();
-    std::size_t const agreed = agreement.agree(channel, codec, selection, count, memory.on, applied);
+    std::size_t const agreed = agreement.agree(channel, codec, selection, count, before, after, memory.on, applied);
     look_up(applied);
     auto const result = memory.result.view();
     backend.copy(typename B::template span<I const>{applied.indices.subspan(0, agreed)}, result.indices);

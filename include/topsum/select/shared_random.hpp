@@ -31,6 +31,7 @@ struct shared_random {
   using stage_tag = rule_tag;
   static constexpr std::string_view name = "shared_random";
   static constexpr bool fixed_count = true;
+  static constexpr bool selects_alike = true;
 
   double density = 0.01;                 ///< share of the values, in (0, 1]
   std::optional<std::size_t> k{};        ///< a count instead of a density

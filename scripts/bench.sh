@@ -1,0 +1,107 @@
+#!/bin/bash
+# Runs the benchmarks and renders docs/performance.md from what they print.
+#   scripts/bench.sh [PART...]   all parts, or those named: select codec allreduce shaped scale training render
+# Parts keep their lines in build-perf/results, so that one can be run anew and all rendered. The machine should be quiet; all parts
+# take about an hour on 2 cores. `shaped` needs root, `scale` Debian's package libsimgrid-dev, `render` gnuplot: installed here if
+# that can be done.
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(select codec allreduce shaped scale training render)
+
+scripts/setup.sh --bench
+build="build-perf"
+results=$build/results
+configure "$build" -Dbenchmarks=enabled -Dmpi=enabled -Dexamples=enabled -Dtests=disabled -Ddocs=disabled
+mkdir -p "$results"
+launcher=(scripts/mpiexec.sh mpiexec.openmpi)
+failed=0
+
+# record NAME COMMAND...: keeps the lines that are JSON, after one that says where, when and by what.
+record() {
+  local name=$1 line
+  shift
+  echo "== $*" >&2
+  line=$(python3 scripts/render_performance.py --head "$*")
+  {
+    echo "$line"
+    "$@" | grep '^{'
+  } >"$results/$name.jsonl.new"
+  mv "$results/$name.jsonl.new" "$results/$name.jsonl"
+}
+
+part_select() {
+  meson compile -C "$build" select
+  record select "$build/bench/select" --json
+}
+part_codec() {
+  meson compile -C "$build" codec
+  record codec "$build/bench/codec" --json
+}
+part_allreduce() {
+  meson compile -C "$build" allreduce
+  local ranks
+  for ranks in 2 4; do
+    record "allreduce-$ranks" "${launcher[@]}" -n "$ranks" "$build/bench/allreduce" --json
+  done
+}
+part_shaped() {
+  meson compile -C "$build" allreduce
+  local ranks
+  for ranks in 2 4 8; do
+    record "shaped-$ranks" scripts/shaped.sh "$ranks" 1gbit "$build/bench/allreduce" --period 4 --rounds 3 --link 1e9 --json
+  done
+}
+
+# simulate NAME PLATFORM RANKS ARGUMENT...: twice, the second time with a computation that takes no time: what is left is
+# communication.
+simulate() {
+  local name=$1 platform=$2 ranks=$3 mode
+  shift 3
+  for mode in yes no; do
+    record "scale-$name-$platform-$ranks-$mode" smpirun -np "$ranks" -platform "bench/platforms/$platform.xml" \
+      -hostfile "$build/scale_hosts" --log=root.thres:error --cfg=smpi/host-speed:1Gf "--cfg=smpi/simulate-computation:$mode" \
+      "$build/scale_simulated" "$@"
+  done
+}
+part_scale() {
+  meson compile -C "$build" scale
+  smpicxx -std=c++20 -O3 -Iinclude bench/scale.cpp -o "$build/scale_simulated"
+  seq -f 'node%.0f' 0 255 >"$build/scale_hosts"
+  local platform ranks n density
+  for platform in 25gbit 10gbit; do
+    for ranks in 4 16 64 256; do
+      for n in 1048576 4194304; do
+        for density in 0.01 0.001; do
+          simulate "weak-$n-$density" "$platform" "$ranks" --n "$n" --density "$density" --room 12 --steps 2
+        done
+      done
+    done
+    for ranks in 2 4 8 16; do
+      simulate "strong-$((16777216))" "$platform" "$ranks" --n 16777216 --room 12 --steps 2
+    done
+  done
+  # The simulator against the real thing: as many ranks as there are cores, on links that are shaped; and the same simulated.
+  record "scale-check-real" scripts/shaped.sh 4 1gbit "$build/bench/scale"
+  record "scale-check-simulated" smpirun -np 4 -platform bench/platforms/1gbit.xml -hostfile "$build/scale_hosts" \
+    --log=root.thres:error --cfg=smpi/host-speed:1Gf "$build/scale_simulated"
+}
+part_training() {
+  meson compile -C "$build" 04_train_mnist
+  local exchange density
+  python3 scripts/render_performance.py --head "04_train_mnist --epochs 30, 4 ranks" >"$results/training.jsonl"
+  for exchange in dense gather_all interleaved_quota ok_topk; do
+    for density in 0.01 0.001; do
+      [ "$exchange" = dense ] && [ "$density" != 0.01 ] && continue
+      "${launcher[@]}" -n 4 "$build/examples/04_train_mnist" --exchange "$exchange" --density "$density" |
+        python3 scripts/render_performance.py --training "$exchange" "$density" >>"$results/training.jsonl"
+    done
+  done
+}
+part_render() { python3 scripts/render_performance.py "$results"; }
+
+for part in "${parts[@]}"; do
+  "part_$part" || { echo "FAILED $part" >&2 && failed=1; }
+done
+exit "$failed"
