@@ -73,18 +73,19 @@ part_scale() {
   for platform in 25gbit 10gbit; do
     for ranks in 4 16 64 256; do
       for n in 1048576 4194304; do
+        [ "$platform-$n" = 10gbit-4194304 ] && continue # the slower network for the smaller gradient alone
         for density in 0.01 0.001; do
           simulate "weak-$n-$density" "$platform" "$ranks" --n "$n" --density "$density" --room 12 --steps 2
         done
       done
     done
-    for ranks in 2 4 8 16; do
-      simulate "strong-$((16777216))" "$platform" "$ranks" --n 16777216 --room 12 --steps 2
-    done
+  done
+  for ranks in 2 4 8 16; do
+    simulate strong-16777216 25gbit "$ranks" --n 16777216 --room 12 --steps 2
   done
   # The simulator against the real thing: as many ranks as there are cores, on links that are shaped; and the same simulated.
-  record "scale-check-real" scripts/shaped.sh 4 1gbit "$build/bench/scale"
-  record "scale-check-simulated" smpirun -np 4 -platform bench/platforms/1gbit.xml -hostfile "$build/scale_hosts" \
+  record scale-check-real scripts/shaped.sh 4 1gbit "$build/bench/scale"
+  record scale-check-simulated smpirun -np 4 -platform bench/platforms/1gbit.xml -hostfile "$build/scale_hosts" \
     --log=root.thres:error --cfg=smpi/host-speed:1Gf "$build/scale_simulated"
 }
 part_training() {

@@ -18,6 +18,7 @@
 #include <topsum/codec/raw.hpp>
 #include <topsum/codec/sign.hpp>
 #include <topsum/codec/switching.hpp>
+#include <topsum/collectives.hpp>
 #include <topsum/concepts.hpp>
 #include <topsum/core/bfloat16.hpp>
 #include <topsum/core/dimensions.hpp>

@@ -128,31 +128,29 @@ struct split_gather {
   template <class B, class C, class R, class I, class K>
   exchange_outcome<B, R, I> run(channel<B, C>& channel, K const& of_messages, entries_view<B, R, I> selection,
                                 std::size_t count, state<R> const&, state<R>&, workspace<B, R, I, K>& memory) const {
-    B& backend = channel.backend();
     switching<K> const codec{of_messages};
-    std::size_t const ranks = memory.sizes.size();
-    backend.lower_bounds(selection, typename B::template span<std::uint64_t const>{memory.bounds.view()},
-                         memory.offsets.view());
-    backend.read(memory.offsets.view(), std::span<std::size_t>{memory.host_offsets});
-    for (std::size_t r = 0; r < ranks; ++r) memory.out_counts[r] = memory.host_offsets[r + 1] - memory.host_offsets[r];
-    channel.open(memory.out_counts, memory.in_counts);
-    reduce(channel, codec, selection, memory);
-    gather(channel, codec, memory);
+    reduce_scatter(channel, codec, selection, memory);
+    all_gather(channel, codec, memory);
     exchange_outcome<B, R, I> outcome{memory.result.view(), selection, count, {}};
     if constexpr (!K::lossless) outcome.returned = memory.lost.view();
     return outcome;
   }
 
- private:
-  /// Every region's entries to its owner, and the sums of this one's.
+  /// The first half: every region's entries to its owner, and the sums of this rank's region to `memory.sums`. Opens the step. With a
+  /// lossy codec the selection's values become those that owners read.
   template <class Channel, class K, class View, class M>
-  void reduce(Channel& channel, K const& codec, View selection, M& memory) const {
+  void reduce_scatter(Channel& channel, K const& codec, View selection, M& memory) const {
     using B = typename Channel::backend_type;
     using R = typename M::value;
     using I = typename M::index;
     B& backend = channel.backend();
     auto const me = static_cast<std::size_t>(memory.shape.rank);
     std::size_t const ranks = memory.sizes.size();
+    backend.lower_bounds(selection, typename B::template span<std::uint64_t const>{memory.bounds.view()},
+                         memory.offsets.view());
+    backend.read(memory.offsets.view(), std::span<std::size_t>{memory.host_offsets});
+    for (std::size_t r = 0; r < ranks; ++r) memory.out_counts[r] = memory.host_offsets[r + 1] - memory.host_offsets[r];
+    channel.open(memory.out_counts, memory.in_counts);
     memory.sends.clear();
     memory.receives.clear();
     std::size_t out_at = 0;
@@ -194,9 +192,10 @@ struct split_gather {
     backend.merge_sum(std::span<View const>{memory.merging}, memory.sums.view());
   }
 
-  /// Every region's sums on every rank.
+  /// The second half: `memory.sums` of every rank to all, one region behind the other, in `memory.result`; what coding them lost in
+  /// `memory.lost`.
   template <class Channel, class K, class M>
-  void gather(Channel& channel, K const& codec, M& memory) const {
+  void all_gather(Channel& channel, K const& codec, M& memory) const {
     using B = typename Channel::backend_type;
     using view = typename M::view;
     using R = typename M::value;
@@ -243,6 +242,7 @@ struct split_gather {
     expect_sound(backend, memory);
   }
 
+ private:
   template <class B, class M>
   static void expect_sound(B& backend, M& memory) {
     if (backend.read(memory.fault.view()) != 0)
