@@ -104,10 +104,9 @@ class bench {
           median(parts[1]), median(parts[2]), median(baselines), median(ratios), bound,
           static_cast<unsigned long long>(last.bytes));
     } else {
-      std::printf("%-34s %9.2f %9.2f %9.2f %9.2f %8.3f %9.2f %11llu %8.2f %%\n", one.name.c_str(),
-                  1e3 * median(theirs), 1e3 * median(parts[0]), 1e3 * median(parts[1]), 1e3 * median(parts[2]),
-                  median(ratios), 1e3 * bound, static_cast<unsigned long long>(last.bytes),
-                  100 * last.share_of_dense());
+      std::printf("%-34s %9.2f %9.2f %9.2f %9.2f %8.3f %9.2f %11llu %8.2f %%\n", one.name.c_str(), 1e3 * median(theirs),
+                  1e3 * median(parts[0]), 1e3 * median(parts[1]), 1e3 * median(parts[2]), median(ratios), 1e3 * bound,
+                  static_cast<unsigned long long>(last.bytes), 100 * last.share_of_dense());
     }
     std::fflush(stdout);
   }
@@ -155,7 +154,8 @@ settings read(int argc, char** argv) {
     } else if (i + 1 < argc && a == "--rounds") {
       s.rounds = std::max(1, std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: bench/allreduce [--n N] [--density X] [--period N] [--rounds N] [--link BITS] [--json]\n");
+      std::fprintf(stderr,
+                   "usage: bench/allreduce [--n N] [--density X] [--period N] [--rounds N] [--link BITS] [--json]\n");
       std::exit(2);
     }
   }

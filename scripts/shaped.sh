@@ -18,7 +18,9 @@ cannot() {
   exit 77
 }
 [ "$(id -u)" -eq 0 ] || cannot "network namespaces need root"
-command -v ip >/dev/null && command -v tc >/dev/null || cannot "there is no ip or tc (Debian's package iproute2)"
+for tool in ip tc; do
+  command -v "$tool" >/dev/null || cannot "there is no $tool (Debian's package iproute2)"
+done
 command -v mpiexec.openmpi >/dev/null || cannot "there is no mpiexec.openmpi"
 
 agent=$(mktemp)

@@ -75,7 +75,8 @@ class sparse_collectives {
     std::string problem;
     try {
       if (shape.k > shape.n)
-        throw error{errc::bad_argument, detail::sentence("sparse_collectives: .k = ", shape.k, " exceeds .n = ", shape.n)};
+        throw error{errc::bad_argument,
+                    detail::sentence("sparse_collectives: .k = ", shape.k, " exceeds .n = ", shape.n)};
       exchange_shape const s{shape.n, shape.k, channel_.rank(), channel_.ranks()};
       memory_.emplace(channel_.backend(), codec, s, split_gather{});
       mine_ = entries<B, R, I>{channel_.backend(), shape.k};
@@ -118,7 +119,8 @@ class sparse_collectives {
     B& b = channel_.backend();
     if (indices.size() != values.size() || indices.size() > to.capacity())
       channel_.fail(errc::bad_argument, indices.size());
-    if (memory_access<indices_span>::address(indices) != memory_access<indices_span>::address(indices_span{to.indices})) {
+    if (memory_access<indices_span>::address(indices) !=
+        memory_access<indices_span>::address(indices_span{to.indices})) {
       b.copy(indices, to.indices);
       b.copy(values, to.values);
       b.fill(to.count, indices.size());

@@ -226,9 +226,10 @@ class plan {
   static_assert(!contributor_reduction<D> || counts_contributors<X>,
                 "topsum: contributor_mean asks how many ranks sent each entry, and this exchange cannot tell: write "
                 "topsum::gather_all{}, or topsum::mean{}");
-  static_assert(!requires { requires X::needs_alike; } || selects_alike<S>,
-                "topsum: aligned{as_selected{}} asks for a policy that selects alike on all ranks: topsum::shared_random{}, "
-                "or one that says `selects_alike`");
+  static_assert(
+      !requires { requires X::needs_alike; } || selects_alike<S>,
+      "topsum: aligned{as_selected{}} asks for a policy that selects alike on all ranks: topsum::shared_random{}, "
+      "or one that says `selects_alike`");
   static_assert(X::kind != exchange_kind::aligned || readable_store<E, B, T, I>,
                 "topsum: an aligned exchange asks for accumulators at indices that others chose; this plan's residual "
                 "store has no "

@@ -56,8 +56,8 @@ TEST_CASE("aligned{kept_mask} keeps the laws of exchanges, through a save and a 
 
 TEST_CASE("aligned{chosen_by} keeps the laws of exchanges") {
   check_exchange<float>(topsum::aligned{topsum::chosen_by{topsum::interleaved_quota{}}}, 3, 2);
-  check_exchange<float>(topsum::aligned{topsum::chosen_by{topsum::ok_topk{.boundaries_every = 2, .threshold_every = 3}}},
-                        4, 8);
+  check_exchange<float>(
+      topsum::aligned{topsum::chosen_by{topsum::ok_topk{.boundaries_every = 2, .threshold_every = 3}}}, 4, 8);
 }
 
 TEST_CASE("aligned{as_selected} keeps the laws of exchanges with what all ranks draw alike") {
@@ -74,7 +74,8 @@ TEST_CASE("aligned{as_selected} keeps the laws of exchanges with what all ranks 
 TEST_CASE("ranks that draw different numbers of entries are told so") {
   auto const ends = test::endings(3, [](topsum::local::communicator& comm) {
     topsum::layout const shapes{97};
-    auto plan = topsum::plan_allreduce<float>(comm, shapes, drifting{{.density = 0.2}}, topsum::aligned{topsum::as_selected{}});
+    auto plan = topsum::plan_allreduce<float>(comm, shapes, drifting{{.density = 0.2}},
+                                              topsum::aligned{topsum::as_selected{}});
     std::vector<float> x(97, 1.0F);
     plan(std::span<float>{x});
   });
@@ -112,9 +113,8 @@ TEST_CASE("chosen_by sums every rank's accumulators where the exchange's result 
   topsum::local::run(4, [&](topsum::local::communicator comm) {
     auto alone = topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = 8}, topsum::sum{}, topsum::no_residual{},
                                                topsum::merge_tree{});
-    auto plan =
-        topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = 8}, topsum::sum{},
-                                      topsum::aligned{topsum::chosen_by{topsum::merge_tree{}}});
+    auto plan = topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = 8}, topsum::sum{},
+                                              topsum::aligned{topsum::chosen_by{topsum::merge_tree{}}});
     auto const mine = [&](int rank) {
       return topsum::laws::make_gradient<float>(topsum::laws::input::small_integers, topsum::laws::spread::alike, n,
                                                 rank, 4, 0);

@@ -16,14 +16,11 @@ using test::check_exchange;
 namespace {
 
 constexpr topsum::hierarchical default_in_threes{topsum::gather_all{}, topsum::ok_topk{}, {.ranks_per_node = 3}};
-constexpr topsum::hierarchical all_applied{
-    topsum::recursive_doubling{}, topsum::gather_all{}, {.ranks_per_node = 2}};
+constexpr topsum::hierarchical all_applied{topsum::recursive_doubling{}, topsum::gather_all{}, {.ranks_per_node = 2}};
 // Both levels select again, and hand sums back.
-constexpr topsum::hierarchical reselecting{
-    topsum::merge_tree{}, topsum::interleaved_quota{}, {.ranks_per_node = 4}};
-constexpr topsum::hierarchical states_within{topsum::ok_topk{.boundaries_every = 2, .threshold_every = 3},
-                                             topsum::spar_reduce_scatter{},
-                                             {.ranks_per_node = 3}};
+constexpr topsum::hierarchical reselecting{topsum::merge_tree{}, topsum::interleaved_quota{}, {.ranks_per_node = 4}};
+constexpr topsum::hierarchical states_within{
+    topsum::ok_topk{.boundaries_every = 2, .threshold_every = 3}, topsum::spar_reduce_scatter{}, {.ranks_per_node = 3}};
 
 static_assert(all_applied.kind == topsum::exchange_kind::union_of);
 static_assert(reselecting.kind == topsum::exchange_kind::reselecting);
@@ -41,8 +38,8 @@ TEST_CASE("hierarchical keeps the laws of exchanges") {
 TEST_CASE("hierarchical takes any number of ranks for a node") {
   for (int const each : {1, 2, 8, 100}) {
     test::expect_none(topsum::laws::exchange<float>(
-        topsum::hierarchical{topsum::gather_all{}, topsum::gather_all{}, {.ranks_per_node = each}}, 5,
-        97, 2, topsum::top_k{.k = 20}));
+        topsum::hierarchical{topsum::gather_all{}, topsum::gather_all{}, {.ranks_per_node = each}}, 5, 97, 2,
+        topsum::top_k{.k = 20}));
   }
 }
 
@@ -54,13 +51,12 @@ TEST_CASE("losses of a codec stay in residuals, under hierarchical") {
 
 TEST_CASE("automatic keeps the laws of exchanges, whichever it chooses") {
   // Only a message costs, only a byte, only an entry.
-  for (topsum::exchange_rates const rates : {topsum::exchange_rates{.alpha = 1}, topsum::exchange_rates{.beta = 1},
-                                             topsum::exchange_rates{.gamma = 1}}) {
+  for (topsum::exchange_rates const rates :
+       {topsum::exchange_rates{.alpha = 1}, topsum::exchange_rates{.beta = 1}, topsum::exchange_rates{.gamma = 1}}) {
     check_exchange<float>(topsum::automatic{rates}, 2, 3);
   }
-  check_exchange<float>(topsum::automatic{topsum::exchange_rates{.alpha = 1}, topsum::merge_tree{},
-                                          topsum::spar_reduce_scatter{}},
-                        2, 9);
+  check_exchange<float>(
+      topsum::automatic{topsum::exchange_rates{.alpha = 1}, topsum::merge_tree{}, topsum::spar_reduce_scatter{}}, 2, 9);
 }
 
 TEST_CASE("automatic keeps what every rank's result has in common where it measures") {

@@ -91,11 +91,11 @@ TEST_CASE("regions are equal parts, in order") {
 
 TEST_CASE("a list that cannot be is an error on every rank, and the next call goes on") {
   list const wrong[] = {
-      {{3, 2}, {1, 1}},              // does not increase
-      {{3, 3}, {1, 1}},              // likewise
-      {{2, 50}, {1, 1}},             // beyond n
+      {{3, 2}, {1, 1}},                    // does not increase
+      {{3, 3}, {1, 1}},                    // likewise
+      {{2, 50}, {1, 1}},                   // beyond n
       {{1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}},  // longer than k
-      {{1, 2}, {1}},                 // as many indices as values
+      {{1, 2}, {1}},                       // as many indices as values
   };
   for (list const& bad : wrong) {
     auto const ends = test::endings(3, [&](comm_t& comm) {

@@ -74,8 +74,8 @@ std::string_view choice_of(topsum::automatic<Candidates...> const& stage, std::s
     auto plan = topsum::plan_allreduce<float>(comm, n, topsum::top_k{.k = k}, stage);
     auto x = random_gradient(n, comm.rank(), 0);
     auto const done = plan(std::span<float>{x});
-    auto const seconds =
-        stage.template predict<float, std::uint32_t>(topsum::raw{}, shape_of(n, k, ranks), *stage.rates);
+    auto const seconds = stage.template predict<float, std::uint32_t>(topsum::raw{}, shape_of(n, k, ranks),
+                                                                      *stage.rates);
     CHECK(done.predicted_seconds == *std::ranges::min_element(seconds));
     return done.exchange;
   });

@@ -31,10 +31,10 @@ struct report {
   std::optional<double> coverage{};  ///< the same of the result
   std::string_view exchange;         ///< the exchange's name; under `automatic` that of the chosen one
   std::optional<double>
-      predicted_seconds{};           ///< under `automatic`: what it takes by the formulas, to be compared with exchange_seconds
-  double select_seconds = 0;         ///< accumulate and select
-  double exchange_seconds = 0;       ///< encode, send, reduce, gather, decode
-  double apply_seconds = 0;          ///< residual and result
+      predicted_seconds{};  ///< under `automatic`: what it takes by the formulas, to be compared with exchange_seconds
+  double select_seconds = 0;    ///< accumulate and select
+  double exchange_seconds = 0;  ///< encode, send, reduce, gather, decode
+  double apply_seconds = 0;     ///< residual and result
 
   /// Selected share of the values.
   [[nodiscard]] double effective_density() const {

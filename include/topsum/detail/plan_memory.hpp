@@ -23,9 +23,8 @@ namespace topsum::detail {
 
 /// What a plan of exchange `X` talks over: an exchange made of others asks for parts of the ranks.
 template <class X, class C>
-using transport_for =
-    typename std::conditional_t<requires { requires X::narrows; }, std::type_identity<subgroups<C>>,
-                                std::type_identity<C>>::type;
+using transport_for = typename std::conditional_t<requires { requires X::narrows; }, std::type_identity<subgroups<C>>,
+                                                  std::type_identity<C>>::type;
 
 /// Where on_nonfinite::propagate puts NaN: at most one position a rank.
 template <class B, class R, class I>

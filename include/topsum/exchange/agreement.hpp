@@ -240,10 +240,11 @@ struct as_selected {
     channel.open(memory.ours, memory.theirs);
     for (std::size_t r = 0; r < memory.theirs.size(); ++r) {
       if (memory.theirs[r] != count)
-        throw error{errc::mismatch,
-                    detail::sentence("aligned: rank ", r, " selected ", memory.theirs[r], " entries where this rank has ",
-                                     count, "; as_selected needs a policy that selects alike on all ranks"),
-                    static_cast<int>(r)};
+        throw error{
+            errc::mismatch,
+            detail::sentence("aligned: rank ", r, " selected ", memory.theirs[r], " entries where this rank has ",
+                             count, "; as_selected needs a policy that selects alike on all ranks"),
+            static_cast<int>(r)};
     }
     using B = typename Channel::backend_type;
     using I = typename M::index;
@@ -319,8 +320,8 @@ struct kept_mask {
     std::span<I> const host{memory.host};
     after = before;
     if (before.count == none || channel.step() % every == 0) {
-      std::size_t const agreed =
-          from.agree(channel, codec, selection, count, before.inner, after.inner, memory.on, support);
+      std::size_t const agreed = from.agree(channel, codec, selection, count, before.inner, after.inner, memory.on,
+                                            support);
       backend.read(support.indices.subspan(0, agreed), host.first(agreed));
       std::ranges::copy(host.first(agreed), after.indices.begin());
       after.count = agreed;

@@ -82,7 +82,8 @@ struct automatic {
   /// Those of all candidates: their fields are few.
   template <class R>
   struct state {
-    state(exchange_shape const& s, automatic const& stage) : state{s, stage, std::index_sequence_for<Candidates...>{}} {}
+    state(exchange_shape const& s, automatic const& stage)
+        : state{s, stage, std::index_sequence_for<Candidates...>{}} {}
     template <class V>
     void visit(V& visitor) {
       std::apply([&](auto&... one) { (visitor(Candidates::name, one), ...); }, all);
@@ -95,7 +96,8 @@ struct automatic {
    private:
     template <std::size_t... i>
     state(exchange_shape const& s, automatic const& stage, std::index_sequence<i...>)
-        : all{detail::new_exchange_state<typename Candidates::template state<R>>(s, std::get<i>(stage.candidates))...} {}
+        : all{detail::new_exchange_state<typename Candidates::template state<R>>(s, std::get<i>(stage.candidates))...} {
+    }
   };
 
   template <class B, class R, class I, class K>
@@ -130,9 +132,10 @@ struct automatic {
     channel.share(trouble, std::span{all});
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (all[r] != 0)
-        throw error{errc::out_of_memory,
-                    detail::sentence("on rank ", r, ": automatic could not allocate the memory of the exchange it chose"),
-                    static_cast<int>(r)};
+        throw error{
+            errc::out_of_memory,
+            detail::sentence("on rank ", r, ": automatic could not allocate the memory of the exchange it chose"),
+            static_cast<int>(r)};
     }
   }
 
@@ -144,7 +147,8 @@ struct automatic {
     exchange_outcome<B, R, I> outcome{};
     each([&](auto i, auto const& candidate) {
       if (auto* const mine = std::get_if<i + 1>(&memory.of))
-        outcome = candidate.run(channel, codec, selection, count, std::get<i>(before.all), std::get<i>(after.all), *mine);
+        outcome = candidate.run(channel, codec, selection, count, std::get<i>(before.all), std::get<i>(after.all),
+                                *mine);
     });
     return outcome;
   }
@@ -208,7 +212,8 @@ struct automatic {
     auto out = b.template allocate<std::byte>(bytes);
     auto in = b.template allocate<std::byte>(bytes);
     b.fill(out.view(), std::byte{1});
-    double const message = median_seconds([&] { channel.pass(next, const_bytes_in<B>{out.view()}, previous, in.view()); });
+    double const message = median_seconds(
+        [&] { channel.pass(next, const_bytes_in<B>{out.view()}, previous, in.view()); });
 
     // Two lists that interleave.
     entries<B, R, I> lists[3] = {{b, entries_each}, {b, entries_each}, {b, 2 * entries_each}};

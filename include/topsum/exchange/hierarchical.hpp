@@ -43,8 +43,7 @@ struct hierarchical {
                 "topsum: hierarchical is made of exchanges of selected entries; `dense` and `aligned` are none");
   using stage_tag = exchange_tag;
   static constexpr std::string_view name = "hierarchical";
-  static constexpr bool applies_all =
-      Inner::kind == exchange_kind::union_of && Outer::kind == exchange_kind::union_of;
+  static constexpr bool applies_all = Inner::kind == exchange_kind::union_of && Outer::kind == exchange_kind::union_of;
   static constexpr exchange_kind kind = applies_all ? exchange_kind::union_of : exchange_kind::reselecting;
   /// The plan's channel is to be one that can be narrowed to a node.
   static constexpr bool narrows = true;
@@ -76,7 +75,9 @@ struct hierarchical {
   }
   /// What `outer` is, on the node's leader.
   [[nodiscard]] exchange_shape outer_shape(exchange_shape const& s) const {
-    std::size_t const most = applies_all ? std::min(s.n, s.capacity * static_cast<std::size_t>(std::min(nodes.ranks_per_node, s.ranks)))
+    std::size_t const most = applies_all
+                                 ? std::min(s.n, s.capacity *
+                                                     static_cast<std::size_t>(std::min(nodes.ranks_per_node, s.ranks)))
                                  : s.capacity;
     return {s.n, most, s.rank / nodes.ranks_per_node, leaders(s).count, false};
   }
@@ -115,8 +116,7 @@ struct hierarchical {
           outer_capacity{stage.outer_shape(s).capacity} {
       auto const ranks = static_cast<std::size_t>(s.ranks);
       // Quotas are filled up with zeros, one for each owner at most.
-      std::size_t const filled =
-          Inner::kind == exchange_kind::quota || Outer::kind == exchange_kind::quota ? ranks : 0;
+      std::size_t const filled = Inner::kind == exchange_kind::quota || Outer::kind == exchange_kind::quota ? ranks : 0;
       std::size_t const sums = leads ? of_node.result_capacity() : 0;
       std::size_t const all = std::min(s.n, (s.capacity + filled) * ranks);
       if (leads) of_leaders.emplace(b, codec, stage.outer_shape(s), stage.outer);
@@ -163,17 +163,15 @@ struct hierarchical {
     if (memory.leads) {
       auto const sums = fit(backend, of_node.result, memory);
       auto const outcome = among(channel, memory.leaders, "between nodes", [&] {
-        return outer.run(channel, codec, sums, backend.read(sums.count), before.outer, after.outer,
-                         *memory.of_leaders);
+        return outer.run(channel, codec, sums, backend.read(sums.count), before.outer, after.outer, *memory.of_leaders);
       });
       take_back(outcome.returned);
       keep_rest(backend, sums, outcome.applied, codec, memory);
       list = outcome.result;
       size = backend.read(list.count);
     }
-    among(channel, memory.node, "within a node", [&] {
-      return memory.messages->broadcast(channel, switching<raw>{}, list, size, 0, memory.result.view());
-    });
+    among(channel, memory.node, "within a node",
+          [&] { return memory.messages->broadcast(channel, switching<raw>{}, list, size, 0, memory.result.view()); });
     return {memory.result.view(), of_node.applied, of_node.sent, memory.returned->get()};
   }
 
@@ -194,11 +192,11 @@ struct hierarchical {
       return work();
     } catch (error const& e) {
       if (e.code() != errc::corrupt_message) throw;
-      throw error{e.code(),
-                  detail::sentence("hierarchical, ", whom, " of ", group.count, " ranks from ", group.first,
-                                   " on, every ", group.stride, ": ",
-                                   std::string_view{e.what()}.substr(std::string_view{"topsum: "}.size())),
-                  e.rank() < 0 ? e.rank() : group.world(e.rank())};
+      throw error{
+          e.code(),
+          detail::sentence("hierarchical, ", whom, " of ", group.count, " ranks from ", group.first, " on, every ",
+                           group.stride, ": ", std::string_view{e.what()}.substr(std::string_view{"topsum: "}.size())),
+          e.rank() < 0 ? e.rank() : group.world(e.rank())};
     }
   }
 

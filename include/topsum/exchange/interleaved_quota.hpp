@@ -113,8 +113,7 @@ struct interleaved_quota {
   [[nodiscard]] exchange_cost cost(K const& codec, exchange_shape const& s) const {
     double const peers = s.ranks - 1;
     quotas const wanted = shares(s.n, s.capacity, static_cast<std::size_t>(s.ranks));
-    auto const bytes =
-        static_cast<double>(codec.template bytes<R, I>(wanted.each, 0, detail::ceil_div(s.n, s.ranks)));
+    auto const bytes = static_cast<double>(codec.template bytes<R, I>(wanted.each, 0, detail::ceil_div(s.n, s.ranks)));
     return {2 * peers, 2 * peers * bytes, 2 * s.ranks * static_cast<double>(wanted.each)};
   }
 

@@ -61,10 +61,9 @@ class subgroups {
   void enter(rank_group const& group) {
     if (group.stride < 1 || group.count < 1 || group.first < 0 || group.world(group.count - 1) >= inner_.size() ||
         !group.has(inner_.rank()))
-      throw error{errc::bad_argument,
-                  detail::sentence("subgroups: rank ", inner_.rank(), " of ", inner_.size(),
-                                   " cannot enter the group of ", group.count, " ranks from ", group.first,
-                                   " on, every ", group.stride)};
+      throw error{errc::bad_argument, detail::sentence("subgroups: rank ", inner_.rank(), " of ", inner_.size(),
+                                                       " cannot enter the group of ", group.count, " ranks from ",
+                                                       group.first, " on, every ", group.stride)};
     shared_->group = group;
   }
   /// All ranks again. Local.
