@@ -123,17 +123,17 @@ class channel {
     requires narrows
   {
     struct guard {
-      explicit guard(channel& of, rank_group const& group) : of_{of} {
-        of_.transport_.inner().enter(group);
-        of_.headers_ = &channel::group_;
+      guard(channel& narrowed, rank_group const& group) : of{narrowed} {
+        of.transport_.inner().enter(group);
+        of.headers_ = &channel::group_;
       }
       guard(guard const&) = delete;
       guard& operator=(guard const&) = delete;
       ~guard() {
-        of_.transport_.inner().leave();
-        of_.headers_ = &channel::all_;
+        of.transport_.inner().leave();
+        of.headers_ = &channel::all_;
       }
-      channel& of_;
+      channel& of;
     };
     return guard{*this, group};
   }
