@@ -388,6 +388,17 @@ concept selects_by_quota = selection_policy<S, B, T, I> &&
                                     quotas const& wanted,
                                     entries_view<B, wide_t<T>, I> out) { s.select_quotas(b, from, wanted, out); };
 
+/// Whether an exchange applies every entry that a policy selected, so that the policy's promise is kept: it says so by `keeps_scope`
+/// where its kind does not.
+template <class S>
+inline constexpr bool keeps_scope = [] {
+  if constexpr (requires { S::keeps_scope; }) {
+    return static_cast<bool>(S::keeps_scope);
+  } else {
+    return S::kind == exchange_kind::union_of || S::kind == exchange_kind::dense;
+  }
+}();
+
 /// An exchange that also tells how many ranks sent each entry of its result, where the shape asks for it (`contributors`).
 template <class S>
 concept counts_contributors = exchange<S> && requires { requires S::counts_contributors; };

@@ -271,6 +271,7 @@ class plan {
     pieces_ = selection_.pieces(layout_);
     if (is_sparse && coverage_) rows_ = detail::coverage_memory<B>{channel_.backend(), layout_, coverage_->along};
     check_pieces();
+    pieces_.for_each_list([this](std::span<piece const> list) { scoped_ = scoped_ || total_groups(list) > 1; });
     shape_ = {n, pieces_.capacity, channel_.rank(), channel_.ranks(), false, contributor_reduction<D>};
     if constexpr (by_quota) {
       shape_.by_quota = true;
@@ -451,6 +452,7 @@ class plan {
     r.step = step_;
     r.n = shape_.n;
     r.exchange = X::name;
+    r.scope_kept = keeps_scope<X> || !scoped_ || shape_.ranks == 1;
     if constexpr (requires { memory.workspace.chosen; }) {
       r.exchange = memory.workspace.chosen;
       r.predicted_seconds = memory.workspace.seconds;
@@ -611,6 +613,7 @@ class plan {
   std::optional<memory_type> memory_;
   std::uint64_t fingerprint_ = 0;
   std::uint64_t step_ = 0;
+  bool scoped_ = false;  // whether the policy promises something to more than one group
   bool broken_ = false;
   bool discardable_ = false;  // whether the last thing that happened was a completed call
 };

@@ -517,3 +517,41 @@ TEST_CASE("the sizes that interleaved_quota announces with Elias-Fano and halves
     CHECK(static_cast<double>(bytes) / 4 <= 1.6 * k * static_cast<double>(P - 1) / static_cast<double>(P));
   }
 }
+
+TEST_CASE("under hierarchical only leaders talk between nodes, and send what the outer exchange sends there") {
+  constexpr std::size_t n = 601;
+  constexpr std::size_t k = 60;
+  for (int const ranks : {1, 2, 3, 4, 6, 7, 8, 9, 16}) {
+    for (int const each : {1, 2, 3, 8}) {
+      CAPTURE(ranks);
+      CAPTURE(each);
+      topsum::hierarchical const stage{topsum::gather_all{}, topsum::merge_tree{}, {.ranks_per_node = each}};
+      topsum::local::run(ranks, [&](topsum::local::communicator& comm) {
+        topsum::counting<topsum::local::communicator> counted{comm};
+        auto plan = topsum::plan_allreduce<float>(counted, n, topsum::top_k{.k = k}, stage);
+        auto x = make_gradient<float>(input::laplace, spread::alike, n, comm.rank(), ranks, 0);
+        counted.reset();
+        auto const done = plan(std::span<float>{x});
+        int const node = comm.rank() / each;
+        std::uint64_t within = 0;
+        std::uint64_t between = 0;
+        for (int r = 0; r < ranks; ++r) {
+          auto const to = counted.tally().bytes_to[static_cast<std::size_t>(r)];
+          if (r != comm.rank()) (r / each == node ? within : between) += to;
+        }
+        auto const members = static_cast<std::uint64_t>(std::min(each, ranks - node * each));
+        auto const others = static_cast<std::uint64_t>(ranks) - members;
+        auto const nodes = static_cast<std::uint64_t>((ranks - 1) / each);  // but this one
+        bool const leads = comm.rank() % each == 0;
+        // Headers of all, of the node, of the leaders; the selections; the result, once to each child of a tree.
+        std::uint64_t const headers = 48;
+        std::uint64_t const result = 8 * done.result + 8;
+        std::uint64_t rounds = 0;
+        while ((std::uint64_t{1} << rounds) < nodes + 1) ++rounds;
+        CHECK(between <= headers * others + (leads ? headers * nodes + rounds * (8 * k + 8) : 0));
+        CHECK(within <= 2 * headers * (members - 1) + 8 * k * (members - 1) + result * (members - 1) + 8 * members);
+        CHECK(done.result <= k);
+      });
+    }
+  }
+}

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
-// A rank that announces more than may come is found out before its entries are.
+// A rank that announces more than may come is found out before its entries are; one that sends garbage does no harm but to the plan.
 #include <doctest/doctest.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <list>
+#include <random>
 #include <span>
+#include <string>
+#include <topsum/testing/laws.hpp>
 #include <topsum/topsum.hpp>
 #include <utility>
 #include <vector>
@@ -78,4 +82,81 @@ TEST_CASE("split_gather takes no more sums than all selections have") {
 TEST_CASE("merge_tree takes no more than k entries") {
   for (std::uint64_t const lie : {std::uint64_t{11}, ~std::uint64_t{0}})
     expect_found_out(step_with(topsum::merge_tree{}, lie));
+}
+
+namespace {
+
+// Rank 1's messages come with some bytes changed; headers and single counts stay.
+class garbling {
+ public:
+  using ticket = topsum::local::communicator::ticket;
+  garbling(topsum::local::communicator inner, std::uint64_t seed) : inner_{std::move(inner)}, random_{seed} {}
+  [[nodiscard]] int rank() const { return inner_.rank(); }
+  [[nodiscard]] int size() const { return inner_.size(); }
+  [[nodiscard]] ticket start(std::span<topsum::transfer<const_bytes> const> sends,
+                             std::span<topsum::transfer<bytes> const> receives) {
+    std::vector<topsum::transfer<const_bytes>> said(sends.begin(), sends.end());
+    for (auto& one : said) {
+      if (rank() != 1 || one.bytes.size() <= 8 || one.bytes.size() == sizeof(topsum::wire_header)) continue;
+      kept_.emplace_back(one.bytes.begin(), one.bytes.end());
+      for (int i = 0; i < 4; ++i) kept_.back()[random_() % kept_.back().size()] = static_cast<std::byte>(random_());
+      one.bytes = const_bytes{kept_.back()};
+    }
+    return inner_.start(std::span<topsum::transfer<const_bytes> const>{said}, receives);
+  }
+  void finish(ticket& group) { inner_.finish(group); }
+
+ private:
+  topsum::local::communicator inner_;
+  std::mt19937_64 random_;
+  std::list<std::vector<std::byte>> kept_;  // messages are read after `start`
+};
+
+// Steps end well, or with an error that says what came; never otherwise.
+template <class... Stages>
+void expect_no_harm(Stages const&... stages) {
+  int found = 0;
+  std::string const what = (topsum::to_text(stages) + ...);
+  CAPTURE(what);
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    auto const all = test::endings(
+        3,
+        [&](topsum::local::communicator& comm) {
+          auto plan = topsum::plan_allreduce<float>(garbling{comm, seed}, 1200, topsum::top_k{.k = 90}, stages...);
+          for (std::uint64_t step = 0; step < 2; ++step) {
+            auto x = topsum::laws::make_gradient<float>(topsum::laws::input::laplace, topsum::laws::spread::alike, 1200,
+                                                        comm.rank(), 3, step);
+            plan(std::span<float>{x});
+          }
+        },
+        std::chrono::milliseconds{100});
+    for (auto const& how : all) {
+      found += how.code == topsum::errc::corrupt_message ? 1 : 0;
+      CHECK_MESSAGE((how.code == topsum::errc::none || how.code == topsum::errc::corrupt_message ||
+                     how.code == topsum::errc::timeout || how.code == topsum::errc::transport ||
+                     how.code == topsum::errc::broken_plan || how.code == topsum::errc::nonfinite),
+                    how.what);
+    }
+  }
+  CHECK(found > 0);
+}
+
+}  // namespace
+
+TEST_CASE("garbage from one rank harms no exchange beyond its plan") {
+  topsum::coded const codec{topsum::elias_fano{}, topsum::as<topsum::half>{}};
+  auto const both = [&](auto const& exchange) {
+    expect_no_harm(exchange);
+    expect_no_harm(exchange, codec);
+  };
+  both(topsum::gather_all{});
+  both(topsum::recursive_doubling{});
+  both(topsum::split_gather{});
+  both(topsum::merge_tree{});
+  both(topsum::spar_reduce_scatter{});
+  both(topsum::interleaved_quota{});
+  both(topsum::ok_topk{.boundaries_every = 1, .threshold_every = 2});
+  both(topsum::aligned{topsum::leader{}});
+  both(topsum::aligned{topsum::owners{}});
+  both(topsum::hierarchical{topsum::gather_all{}, topsum::ok_topk{}, {.ranks_per_node = 2}});
 }

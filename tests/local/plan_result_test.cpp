@@ -255,6 +255,28 @@ TEST_CASE("contributor_mean leaves in residuals what mean leaves there") {
   });
 }
 
+TEST_CASE("the report says where a scope's promise ended, and which exchange it was") {
+  on_ranks(3, [](comm_t& comm) {
+    topsum::layout const shapes{{"weight", {20, 20}}, {"bias", {20}}};
+    auto const report_of = [&](auto const&... stages) {
+      auto plan = plan_allreduce<float>(comm, shapes, stages...);
+      std::vector<float> x(shapes.size(), 1.0F);
+      return plan(std::span<float>{x});
+    };
+    topsum::layer_wise const layers{topsum::top_k{.density = 0.1}};
+    auto const ended = report_of(layers, topsum::ok_topk{});
+    expect(!ended.scope_kept && ended.exchange == "ok_topk", "owners see magnitudes alone");
+    expect(ended.to_string().find("promise ended") != std::string::npos, "and the report's line says so");
+    expect(!report_of(topsum::all_dimension{topsum::top_k{}}, topsum::interleaved_quota{}).scope_kept, "quotas cut");
+    expect(report_of(layers, topsum::gather_all{}).scope_kept, "all is applied");
+    expect(report_of(layers, topsum::aligned{topsum::leader{}}).scope_kept, "the leader's is applied");
+    expect(!report_of(layers, topsum::aligned{topsum::owners{}}).scope_kept, "owners cut");
+    expect(report_of(topsum::top_k{}, topsum::ok_topk{}).scope_kept, "there is one group");
+    auto const dense = report_of(topsum::dense{});
+    expect(dense.scope_kept && dense.exchange == "dense" && !dense.predicted_seconds, "dense");
+  });
+}
+
 TEST_CASE("a million values over 4 ranks: results alike on all ranks, nothing lost") {
   constexpr std::size_t size = 1000000;
   constexpr std::size_t k = 10000;

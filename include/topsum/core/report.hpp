@@ -29,7 +29,10 @@ struct report {
   std::optional<double>
       selected_coverage{};           ///< share of rows in this rank's selection, if `row_coverage` was asked for
   std::optional<double> coverage{};  ///< the same of the result
-  std::string_view exchange;         ///< the exchange's name; under `automatic` that of the chosen one
+  bool scope_kept =
+      true;  ///< whether every entry that the policy selected was applied, or there is one group only; else its
+             ///< scope's promise (every layer, row or chunk gets its share) ended in the exchange
+  std::string_view exchange;  ///< the exchange's name; under `automatic` that of the chosen one
   std::optional<double>
       predicted_seconds{};  ///< under `automatic`: what it takes by the formulas, to be compared with exchange_seconds
   double select_seconds = 0;    ///< accumulate and select
@@ -55,6 +58,7 @@ struct report {
                   static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(messages),
                   100 * share_of_dense(), 1e3 * select_seconds, 1e3 * exchange_seconds, 1e3 * apply_seconds);
     std::string text{line};
+    if (!scope_kept) text += "; the scope's promise ended in the exchange";
     if (predicted_seconds) {
       std::snprintf(line, sizeof line, "; chose %.*s, predicted %.3g ms", static_cast<int>(exchange.size()),
                     exchange.data(), 1e3 * *predicted_seconds);

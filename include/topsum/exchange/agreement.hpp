@@ -45,6 +45,7 @@ template <class K>
 struct leader {
   using stage_tag = agreement_tag;
   static constexpr std::string_view name = "leader";
+  static constexpr bool keeps_scope = true;
 
   void validate() const noexcept {}
 
@@ -216,6 +217,7 @@ struct as_selected {
   using stage_tag = agreement_tag;
   static constexpr std::string_view name = "as_selected";
   static constexpr bool needs_alike = true;
+  static constexpr bool keeps_scope = true;
 
   void validate() const noexcept {}
 
@@ -266,6 +268,7 @@ template <class Agreement = leader>
 struct kept_mask {
   using stage_tag = agreement_tag;
   static constexpr std::string_view name = "kept_mask";
+  static constexpr bool keeps_scope = requires { requires Agreement::keeps_scope; };
 
   Agreement from{};
   std::uint64_t every = 16;  ///< steps from one agreement to the next

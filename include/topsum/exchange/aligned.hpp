@@ -36,6 +36,8 @@ struct aligned {
 
   void validate() const { agreement.validate(); }
 
+  /// Whether the support is some rank's whole selection.
+  static constexpr bool keeps_scope = requires { requires Agreement::keeps_scope; };
   /// Whether all ranks must select alike in the first place.
   static constexpr bool needs_alike = requires { requires Agreement::needs_alike; };
 
