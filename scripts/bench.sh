@@ -60,7 +60,8 @@ simulate() {
   shift 3
   for mode in yes no; do
     record "scale-$name-$platform-$ranks-$mode" smpirun -np "$ranks" -platform "bench/platforms/$platform.xml" \
-      -hostfile "$build/scale_hosts" --log=root.thres:error --cfg=smpi/host-speed:1Gf "--cfg=smpi/simulate-computation:$mode" \
+      -hostfile "$build/scale_hosts" --log=root.thres:error --cfg=smpi/coll-selector:ompi --cfg=smpi/host-speed:1Gf \
+      "--cfg=smpi/simulate-computation:$mode" \
       "$build/scale_simulated" "$@"
   done
 }
@@ -85,7 +86,7 @@ part_scale() {
   # The simulator against the real thing: as many ranks as there are cores, on links that are shaped; and the same simulated.
   record scale-check-real scripts/shaped.sh 4 1gbit "$build/bench/scale"
   record scale-check-simulated smpirun -np 4 -platform bench/platforms/1gbit.xml -hostfile "$build/scale_hosts" \
-    --log=root.thres:error --cfg=smpi/host-speed:1Gf "$build/scale_simulated"
+    --log=root.thres:error --cfg=smpi/coll-selector:ompi --cfg=smpi/host-speed:1Gf "$build/scale_simulated"
 }
 part_training() {
   meson compile -C "$build" 04_train_mnist
