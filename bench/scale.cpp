@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // Seconds a step of every exchange and codec, on as many ranks as MPI has: one JSON line each, from rank 0.
 //
-//   mpiexec -n 4 bench/scale [--n 1048576] [--density 0.01] [--steps 4] [--room 16]
+//   mpiexec -n 4 bench/scale [--n 1048576] [--density 0.01] [--steps 4] [--room 16] [--alpha S --beta S --gamma S]
 //
 // Made for simulated ranks (scripts/bench.sh scale: SimGrid's SMPI), and runs on real ones just as well. Time is MPI's, so
 // simulated where ranks are; of the slowest rank, mean over `steps` after one that is not counted. Results are taken as entries; the
 // gradient is the same in every step, the residual goes on. Exchanges that would need more than `room` GiB for lists on all
-// ranks together are left out: ranks of a simulation share one machine.
+// ranks together are left out: ranks of a simulation share one machine. With rates of the link, `automatic` chooses by them too.
 
 #include <topsum/testing/inputs.hpp>
 #include <topsum/topsum.hpp>
@@ -26,6 +26,7 @@ struct settings {
   double density = 0.01;
   int steps = 4;
   double room = 16;
+  topsum::exchange_rates rates{};  ///< of the link; all 0 for none
 };
 
 settings read(int argc, char** argv) {
@@ -40,8 +41,15 @@ settings read(int argc, char** argv) {
       s.steps = std::max(1, std::atoi(argv[i + 1]));
     } else if (i + 1 < argc && a == "--room") {
       s.room = std::strtod(argv[i + 1], nullptr);
+    } else if (i + 1 < argc && a == "--alpha") {
+      s.rates.alpha = std::strtod(argv[i + 1], nullptr);
+    } else if (i + 1 < argc && a == "--beta") {
+      s.rates.beta = std::strtod(argv[i + 1], nullptr);
+    } else if (i + 1 < argc && a == "--gamma") {
+      s.rates.gamma = std::strtod(argv[i + 1], nullptr);
     } else {
-      std::fprintf(stderr, "usage: bench/scale [--n N] [--density X] [--steps N] [--room GIB]\n");
+      std::fprintf(
+          stderr, "usage: bench/scale [--n N] [--density X] [--steps N] [--room GIB] [--alpha S --beta S --gamma S]\n");
       std::exit(2);
     }
   }
@@ -87,9 +95,11 @@ class bench {
     MPI_Allreduce(mine, most, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (comm_.rank() == 0) {
       std::printf(
-          "{\"exchange\": \"%s\", \"codec\": \"%s\", \"ranks\": %d, \"n\": %zu, \"density\": %g, \"seconds\": %.6g, "
+          "{\"exchange\": \"%s\", \"chosen\": \"%.*s\", \"codec\": \"%s\", \"ranks\": %d, \"n\": %zu, \"density\": %g, "
+          "\"seconds\": %.6g, "
           "\"bytes\": %.6g, \"result\": %zu}\n",
-          exchange, codec, comm_.size(), chosen_.n, chosen_.density, most[0], most[1], last.result);
+          exchange, static_cast<int>(last.exchange.size()), last.exchange.data(), codec, comm_.size(), chosen_.n,
+          chosen_.density, most[0], most[1], last.result);
       std::fflush(stdout);
     }
   }
@@ -121,4 +131,5 @@ int main(int argc, char** argv) {
   b.time("interleaved_quota", "elias_fano, half", 10, interleaved_quota{}, small);
   b.time("ok_topk", "raw", 20, ok_topk{});
   b.time("ok_topk", "elias_fano, half", 22, ok_topk{}, small);
+  if (s.rates.alpha > 0) b.time("automatic", "raw", 0, automatic{s.rates});
 }

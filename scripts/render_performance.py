@@ -202,6 +202,7 @@ def render_scale(results):
         yield plot(f"bytes-{tag}", f"Bytes against P: {about}", "ranks", "bytes that a rank sends in a step",
                    {label: [(p, v[2]) for p, v in row.items()] for label, row in weak[key].items()}, first,
                    "scripts/bench.sh scale", logx=True, logy=True)
+    yield from render_choices(results)
     first, strong = scale_rows(results, "strong")
     for (name, n, density), pairs in sorted(strong.items()):
         ranks = sorted({p for row in pairs.values() for p in row})
@@ -220,6 +221,28 @@ def render_scale(results):
         yield from table(["exchange", "real ms", "simulated ms", "real over simulated"],
                          [(pair(r), milliseconds(r["seconds"]), milliseconds(told[pair(r)]), f"{r['seconds'] / told[pair(r)]:.2f}")
                           for r in real[1] if pair(r) in told])
+
+
+def render_choices(results):
+    """What `automatic` chose by its formulas, beside the best of its candidates."""
+    rows = []
+    for found, first, lines in results.matching(r"scale-weak-.*-(25gbit|10gbit)-(\d+)-yes"):
+        seconds = {r["exchange"]: r["seconds"] for r in lines if r["codec"] == "raw"}
+        chosen = next((r["chosen"] for r in lines if r["exchange"] == "automatic"), None)
+        candidates = {c: seconds[c] for c in ("gather_all", "recursive_doubling", "ok_topk", "interleaved_quota") if c in seconds}
+        if chosen not in candidates:
+            continue
+        best = min(candidates, key=candidates.get)
+        r = lines[0]
+        rows.append((PLATFORM[found[1]], r["ranks"], f"{r['n']:,}", f"{100 * r['density']:g} %", chosen, best,
+                     f"{candidates[chosen] / candidates[best]:.2f}"))
+    if not rows:
+        return
+    yield "### What `automatic` chooses\n"
+    yield ("By its formulas, told the links' alpha and beta; beside the best of its candidates in the tables above, and the time of its choice "
+           "over that one's.\n")
+    yield from table(["links", "P", "n", "density", "chosen", "best", "time over the best's"],
+                     sorted(rows, key=lambda r: (r[0], int(r[2].replace(",", "")), r[3], r[1])))
 
 
 def render_select(results):
