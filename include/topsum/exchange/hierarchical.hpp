@@ -34,7 +34,7 @@ struct node_topology {
 /// Between nodes a leader sends what `outer` sends over P / `ranks_per_node` ranks; a rank sends what `inner` sends over its node; a leader
 /// moreover the result, up to log2(`ranks_per_node`) times, as it is or as a bitmap with values, whichever is smaller. 12 words to
 /// each of all peers for headers, and again to each peer that an inner or outer exchange has. Latency: the sum of the three.
-/// Memory: that of both, O(result) beside them. Deterministic where both are. Any P.
+/// Memory: that of both, O(min(n, kP)) beside them. Deterministic where both are. Any P.
 /// Prefer it where links between nodes are slower than those within, and shared by the ranks of a node.
 template <exchange Inner, exchange Outer>
 struct hierarchical {
