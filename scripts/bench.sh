@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs the benchmarks and renders docs/performance.md from what they print.
 #   scripts/bench.sh [PART...]   all parts, or those named: select codec allreduce shaped scale training render
+# TOPSUM_SCALE_RANKS="4 16" and TOPSUM_SCALE_N=1048576 make `scale` smaller: 256 ranks take most of its time.
 # Parts keep their lines in build-perf/results, so that one can be run anew and all rendered. The machine should be quiet; all parts
 # take about an hour on 2 cores. `shaped` needs root, `scale` Debian's package libsimgrid-dev, `render` gnuplot: installed here if
 # that can be done.
@@ -74,8 +75,8 @@ part_scale() {
   local -A rates=([25gbit]="--alpha 5e-6 --beta 3.2e-10 --gamma 4e-9" [10gbit]="--alpha 20e-6 --beta 8e-10 --gamma 4e-9")
   for platform in 25gbit 10gbit; do
     read -ra told <<<"${rates[$platform]}"
-    for ranks in 4 16 64 256; do
-      for n in 1048576 4194304; do
+    for ranks in ${TOPSUM_SCALE_RANKS:-4 16 64 256}; do
+      for n in ${TOPSUM_SCALE_N:-1048576 4194304}; do
         [ "$platform-$n" = 10gbit-4194304 ] && continue # the slower network for the smaller gradient alone
         for density in 0.01 0.001; do
           simulate "weak-$n-$density" "$platform" "$ranks" --n "$n" --density "$density" --room 12 --steps 2 \
