@@ -143,7 +143,8 @@ def render_shaped(results):
     yield "## TCP over links of 1 Gbit/s\n"
     yield ("Real processes, each in a network namespace whose link is shaped to 1 Gbit/s both ways (`scripts/shaped.sh`). `faster` is the "
            "dense `MPI_Allreduce`'s time, run in turn, over the step's. `bound` is what is left if sending the rank's bytes at the full rate "
-           "and selecting were all.\n")
+           "and selecting were all. A shaped link lets 256 kB through at once after a pause, which is most of the shortest messages: steps of less "
+           "than that are limited by latency and work, not by the rate.\n")
     for found, first, rows in sorted(files, key=lambda f: int(f[0][1])):
         yield f"### {found[1]} ranks, n = {rows[0]['n']:,}, {100 * rows[0]['density']:g} %\n"
         yield source(first) + "\n"
