@@ -69,7 +69,7 @@ def source(first, command=None):
 
 
 def milliseconds(seconds):
-    return f"{1e3 * seconds:.3g}"
+    return f"{1e3 * seconds:.0f}" if seconds >= 1 else f"{1e3 * seconds:.3g}"
 
 
 def plot(name, title, xlabel, ylabel, series, first, command, logx=False, logy=False, bars=False):
@@ -79,7 +79,7 @@ def plot(name, title, xlabel, ylabel, series, first, command, logx=False, logy=F
     script = [
         "set terminal svg size 760,460 font 'sans,12' background rgb 'white'",
         f"set output '{PLOTS / name}.svg'",
-        f"set title \"{title}\\n{{/*0.7 {note}}}\" noenhanced" if False else f"set title \"{title}\"",
+        f"set title \"{title}\"",
         f"set label \"{note}\" at screen 0.02,0.02 font 'sans,8' noenhanced",
         "set bmargin 5.5", f"set xlabel '{xlabel}'", f"set ylabel '{ylabel}'", "set key outside right", "set grid",
     ]
