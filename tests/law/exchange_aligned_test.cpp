@@ -52,6 +52,11 @@ TEST_CASE("aligned{kept_mask} keeps the laws of exchanges, through a save and a 
   check_corners<float>(topsum::aligned{topsum::kept_mask{topsum::leader{}, 3}}, 2);
   check_exchange<float>(topsum::aligned{topsum::kept_mask{topsum::leader{}, 3}}, 7, 4);
   check_exchange<double, std::uint64_t>(topsum::aligned{topsum::kept_mask{topsum::owners{}, 4}}, 5, 10);
+  // A support of up to kP entries.
+  for (int const ranks : {1, 3, 8}) {
+    topsum::aligned const stage{topsum::kept_mask{topsum::chosen_by{topsum::gather_all{}}, 3}};
+    expect_none(topsum::laws::exchange<float>(stage, ranks, 97, 5, topsum::top_k{.k = 9}));
+  }
 }
 
 TEST_CASE("aligned{chosen_by} keeps the laws of exchanges") {

@@ -43,6 +43,19 @@ TEST_CASE("hierarchical takes any number of ranks for a node") {
   }
 }
 
+TEST_CASE("hierarchies nest") {
+  topsum::hierarchical const node{topsum::gather_all{}, topsum::merge_tree{}, {.ranks_per_node = 2}};
+  topsum::hierarchical const rack{node, topsum::ok_topk{}, {.ranks_per_node = 4}};
+  topsum::hierarchical const outward{
+      topsum::gather_all{},
+      topsum::hierarchical{topsum::gather_all{}, topsum::ok_topk{}, {.ranks_per_node = 2}},
+      {.ranks_per_node = 2}};
+  for (int const ranks : {1, 3, 8}) {
+    test::expect_none(topsum::laws::exchange<float>(rack, ranks, 97, 3, topsum::top_k{.k = 20}));
+    test::expect_none(topsum::laws::exchange<float>(outward, ranks, 97, 3, topsum::top_k{.k = 20}));
+  }
+}
+
 TEST_CASE("losses of a codec stay in residuals, under hierarchical") {
   test::check_losses(default_in_threes);
   test::check_losses(all_applied);

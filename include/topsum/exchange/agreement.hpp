@@ -5,6 +5,7 @@
 #define TOPSUM_EXCHANGE_AGREEMENT_HPP
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,6 +49,9 @@ struct leader {
   static constexpr bool keeps_scope = true;
 
   void validate() const noexcept {}
+
+  /// Entries that a support may have, for a shape.
+  [[nodiscard]] static std::size_t support_at_most(exchange_shape const& s) noexcept { return s.capacity; }
 
   template <class R>
   using state = detail::no_agreement_state;
@@ -111,6 +115,11 @@ struct owners {
   static constexpr std::string_view name = "owners";
 
   void validate() const noexcept {}
+
+  /// Entries that a support may have, for a shape.
+  [[nodiscard]] static std::size_t support_at_most(exchange_shape const& s) noexcept {
+    return std::min(s.n, s.capacity + static_cast<std::size_t>(s.ranks));
+  }
 
   template <class R>
   using state = detail::no_agreement_state;
@@ -221,6 +230,9 @@ struct as_selected {
 
   void validate() const noexcept {}
 
+  /// Entries that a support may have, for a shape.
+  [[nodiscard]] static std::size_t support_at_most(exchange_shape const& s) noexcept { return s.capacity; }
+
   template <class R>
   using state = detail::no_agreement_state;
 
@@ -280,11 +292,15 @@ struct kept_mask {
     from.validate();
   }
 
+  /// Entries that a support may have, for a shape.
+  [[nodiscard]] static std::size_t support_at_most(exchange_shape const& s) noexcept {
+    return Agreement::support_at_most(s);
+  }
+
   /// The indices, and how many they are.
   template <class R>
   struct state {
-    explicit state(exchange_shape const& s)
-        : indices(std::min(s.n, s.capacity + static_cast<std::size_t>(s.ranks))), inner{s} {}
+    explicit state(exchange_shape const& s) : indices(Agreement::support_at_most(s)), inner{s} {}
     template <class V>
     void visit(V& visitor) {
       visitor("indices", indices);
@@ -360,6 +376,8 @@ template <exchange Exchange>
 struct chosen_by {
   static_assert(Exchange::kind != exchange_kind::dense && Exchange::kind != exchange_kind::aligned,
                 "topsum: chosen_by asks for an exchange of selected entries; `dense` and `aligned` are none");
+  static_assert(std::constructible_from<typename Exchange::template state<float>, exchange_shape const&>,
+                "topsum: chosen_by asks for one exchange; `hierarchical` and `automatic` are made of several");
   using stage_tag = agreement_tag;
   static constexpr std::string_view name = "chosen_by";
 
@@ -368,6 +386,12 @@ struct chosen_by {
   constexpr explicit chosen_by(Exchange exchange) : by{exchange} {}
 
   void validate() const { by.validate(); }
+
+  /// Entries that a support may have, for a shape: all ranks' selections, each filled up by an entry an owner.
+  [[nodiscard]] static std::size_t support_at_most(exchange_shape const& s) noexcept {
+    auto const ranks = static_cast<std::size_t>(s.ranks);
+    return std::min(s.n, (s.capacity + ranks) * ranks);
+  }
 
   template <class R>
   using state = typename Exchange::template state<R>;

@@ -100,6 +100,11 @@ template <class State>
 /// of it with the next header.
 template <class B, class C>
 class channel {
+  struct headers_of {
+    explicit headers_of(std::size_t ranks) : out(ranks), in(ranks) {}
+    std::vector<wire_header> out, in;
+  };
+
  public:
   using backend_type = B;
   using transport_type = C;
@@ -123,17 +128,20 @@ class channel {
     requires narrows
   {
     struct guard {
-      guard(channel& narrowed, rank_group const& group) : of{narrowed} {
+      guard(channel& narrowed, rank_group const& group)
+          : of{narrowed}, before{narrowed.transport_.inner().group()}, headers{narrowed.headers_} {
         of.transport_.inner().enter(group);
         of.headers_ = &channel::group_;
       }
       guard(guard const&) = delete;
       guard& operator=(guard const&) = delete;
       ~guard() {
-        of.transport_.inner().leave();
-        of.headers_ = &channel::all_;
+        of.transport_.inner().restore(before);
+        of.headers_ = headers;
       }
       channel& of;
+      rank_group before;
+      headers_of channel::*headers;
     };
     return guard{*this, group};
   }
@@ -441,10 +449,6 @@ class channel {
   host host_;  // runs the loops of built verbs over small host data
   wire_header ours_;
   layout const* layout_ = nullptr;
-  struct headers_of {
-    explicit headers_of(std::size_t ranks) : out(ranks), in(ranks) {}
-    std::vector<wire_header> out, in;
-  };
   headers_of all_, group_;  // of all ranks, of those of a group
   headers_of channel::*headers_ = &channel::all_;
   std::uint64_t control_ = 0;

@@ -31,7 +31,7 @@ struct rank_group {
   }
 };
 
-/// `subgroups{transport}` is that transport; between `enter` and `leave` it is the ranks of a group, numbered from 0, to those who entered.
+/// `subgroups{transport}` is that transport; between `enter` and `restore` it is the ranks of a group, numbered from 0, to those who entered.
 ///
 /// No communicator is split, so nothing is collective about entering: ranks outside simply do not take part in the messages.
 /// Moves what `T` moves, by its `start` and `finish`; collectives are built from those (`transport/verbs.hpp`), since the native
@@ -53,21 +53,22 @@ class subgroups {
     return (inner_.rank() - group.first) / group.stride;
   }
   [[nodiscard]] int size() const { return shared_->group.count; }
-  /// The ranks that these are among all.
+  /// The ranks that these are among all; what `restore` takes.
   [[nodiscard]] rank_group const& group() const noexcept { return shared_->group; }
 
-  /// From here on, to this rank, the ranks are those of `group` (in numbers of all). Local.
+  /// From here on, to this rank, the ranks are those of `group`, a group of the present ones: groups nest. Local.
   /// Throws errc::bad_argument where this rank is not one of them, or they are not all there.
   void enter(rank_group const& group) {
-    if (group.stride < 1 || group.count < 1 || group.first < 0 || group.world(group.count - 1) >= inner_.size() ||
-        !group.has(inner_.rank()))
-      throw error{errc::bad_argument, detail::sentence("subgroups: rank ", inner_.rank(), " of ", inner_.size(),
-                                                       " cannot enter the group of ", group.count, " ranks from ",
-                                                       group.first, " on, every ", group.stride)};
-    shared_->group = group;
+    if (group.stride < 1 || group.count < 1 || group.first < 0 || group.world(group.count - 1) >= size() ||
+        !group.has(rank()))
+      throw error{errc::bad_argument,
+                  detail::sentence("subgroups: rank ", rank(), " of ", size(), " cannot enter the group of ",
+                                   group.count, " ranks from ", group.first, " on, every ", group.stride)};
+    rank_group const& from = shared_->group;
+    shared_->group = {from.world(group.first), from.stride * group.stride, group.count};
   }
-  /// All ranks again. Local.
-  void leave() { shared_->group = everyone(); }
+  /// The ranks that were before an `enter`. Local.
+  void restore(rank_group const& before) { shared_->group = before; }
 
   template <class ConstBytes, class Bytes>
     requires can_send_recv<T, Bytes, ConstBytes>
