@@ -24,7 +24,11 @@
 #include <topsum/core/dimensions.hpp>
 #include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
-#include <topsum/exchange/agreement.hpp>
+#include <topsum/exchange/agreement/as_selected.hpp>
+#include <topsum/exchange/agreement/chosen_by.hpp>
+#include <topsum/exchange/agreement/kept_mask.hpp>
+#include <topsum/exchange/agreement/leader.hpp>
+#include <topsum/exchange/agreement/owners.hpp>
 #include <topsum/exchange/aligned.hpp>
 #include <topsum/exchange/automatic.hpp>
 #include <topsum/exchange/cost.hpp>

@@ -22,20 +22,19 @@ namespace {
 using bytes = topsum::host_span<std::byte>;
 using const_bytes = topsum::host_span<std::byte const>;
 
-// Rank 1 says `lie` wherever it should say one small number.
-class lying {
+// A rank whose messages are changed on their way out, by what derives from this.
+template <class Changed>
+class tampering {
  public:
   using ticket = topsum::local::communicator::ticket;
-  lying(topsum::local::communicator inner, std::uint64_t lie) : inner_{std::move(inner)}, lie_{lie} {}
+  explicit tampering(topsum::local::communicator inner) : inner_{std::move(inner)} {}
   [[nodiscard]] int rank() const { return inner_.rank(); }
   [[nodiscard]] int size() const { return inner_.size(); }
   [[nodiscard]] ticket start(std::span<topsum::transfer<const_bytes> const> sends,
                              std::span<topsum::transfer<bytes> const> receives) {
     std::vector<topsum::transfer<const_bytes>> said(sends.begin(), sends.end());
     for (auto& one : said) {
-      std::uint64_t number = ~std::uint64_t{0};
-      if (one.bytes.size() == sizeof number) std::memcpy(&number, one.bytes.data(), sizeof number);
-      if (rank() == 1 && number < 100) one.bytes = std::as_bytes(std::span{&lie_, 1});
+      if (rank() == 1) one.bytes = static_cast<Changed&>(*this).change(one.bytes);
     }
     return inner_.start(std::span<topsum::transfer<const_bytes> const>{said}, receives);
   }
@@ -43,6 +42,19 @@ class lying {
 
  private:
   topsum::local::communicator inner_;
+};
+
+// Rank 1 says `lie` wherever it should say one small number.
+class lying : public tampering<lying> {
+ public:
+  lying(topsum::local::communicator inner, std::uint64_t lie) : tampering{std::move(inner)}, lie_{lie} {}
+  [[nodiscard]] const_bytes change(const_bytes said) const {
+    std::uint64_t number = ~std::uint64_t{0};
+    if (said.size() == sizeof number) std::memcpy(&number, said.data(), sizeof number);
+    return number < 100 ? std::as_bytes(std::span{&lie_, 1}) : said;
+  }
+
+ private:
   std::uint64_t lie_;
 };
 
@@ -87,27 +99,17 @@ TEST_CASE("merge_tree takes no more than k entries") {
 namespace {
 
 // Rank 1's messages come with some bytes changed; headers and single counts stay.
-class garbling {
+class garbling : public tampering<garbling> {
  public:
-  using ticket = topsum::local::communicator::ticket;
-  garbling(topsum::local::communicator inner, std::uint64_t seed) : inner_{std::move(inner)}, random_{seed} {}
-  [[nodiscard]] int rank() const { return inner_.rank(); }
-  [[nodiscard]] int size() const { return inner_.size(); }
-  [[nodiscard]] ticket start(std::span<topsum::transfer<const_bytes> const> sends,
-                             std::span<topsum::transfer<bytes> const> receives) {
-    std::vector<topsum::transfer<const_bytes>> said(sends.begin(), sends.end());
-    for (auto& one : said) {
-      if (rank() != 1 || one.bytes.size() <= 8 || one.bytes.size() == sizeof(topsum::wire_header)) continue;
-      kept_.emplace_back(one.bytes.begin(), one.bytes.end());
-      for (int i = 0; i < 4; ++i) kept_.back()[random_() % kept_.back().size()] = static_cast<std::byte>(random_());
-      one.bytes = const_bytes{kept_.back()};
-    }
-    return inner_.start(std::span<topsum::transfer<const_bytes> const>{said}, receives);
+  garbling(topsum::local::communicator inner, std::uint64_t seed) : tampering{std::move(inner)}, random_{seed} {}
+  [[nodiscard]] const_bytes change(const_bytes said) {
+    if (said.size() <= 8 || said.size() == sizeof(topsum::wire_header)) return said;
+    auto& kept = kept_.emplace_back(said.begin(), said.end());
+    for (int i = 0; i < 4; ++i) kept[random_() % kept.size()] = static_cast<std::byte>(random_());
+    return const_bytes{kept};
   }
-  void finish(ticket& group) { inner_.finish(group); }
 
  private:
-  topsum::local::communicator inner_;
   std::mt19937_64 random_;
   std::list<std::vector<std::byte>> kept_;  // messages are read after `start`
 };

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <string_view>
 
-#include <topsum/exchange/agreement.hpp>
+#include <topsum/exchange/agreement/leader.hpp>
 #include <topsum/exchange/channel.hpp>
 
 namespace topsum {
 
-/// Exchange: ranks agree on which indices travel (`leader`, `owners`, ...: see `exchange/agreement.hpp`); every rank then contributes its accumulators there, whether it
+/// Exchange: ranks agree on which indices travel (`leader`, `owners`, ...: see `exchange/agreement/`); every rank then contributes its accumulators there, whether it
 /// selected them or not, to a dense allreduce of m values.
 ///
 ///     topsum::aligned{topsum::leader{}}    // ScaleCom's CLT-k

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,78 +18,14 @@
 #include <topsum/backend/host.hpp>
 #include <topsum/concepts.hpp>
 #include <topsum/error.hpp>
+#include <topsum/exchange/shape.hpp>
+#include <topsum/exchange/wire_header.hpp>
 #include <topsum/layout.hpp>
 #include <topsum/transport/counting.hpp>
 #include <topsum/transport/subgroups.hpp>
 #include <topsum/transport/verbs.hpp>
 
 namespace topsum {
-
-/// The first message of every plan, of every step and of every load, to every peer: 48 bytes whatever the template arguments, so that ranks
-/// in different plans, or in different steps, still understand each other.
-struct wire_header {
-  enum class kind : std::uint32_t { construction = 0x746f7031, step = 0x746f7032, load = 0x746f7033 };
-
-  kind what = kind::step;
-  errc code = errc::none;         ///< what went wrong on the sender
-  std::uint64_t fingerprint = 0;  ///< construction: types, and a number of the plan; else: of the plan
-  std::uint64_t step = 0;         ///< construction: entries that may travel, k
-  std::uint64_t count = 0;  ///< construction: n; step: entries that follow for the receiver; load: old ranks, or 0
-  std::uint64_t a = 0;      ///< construction: hash of the layout; step: first position of a fault, or a size
-  std::uint64_t b = 0;      ///< construction: hash of the stages; step: number of faults; load: of what is shared
-};
-static_assert(sizeof(wire_header) == 48);
-
-/// What an exchange is asked to do: the shape that all ranks agreed on.
-struct exchange_shape {
-  std::size_t n = 0;         ///< values in the gradient
-  std::size_t capacity = 0;  ///< k: entries that a rank may select
-  int rank = 0;
-  int ranks = 1;
-  bool by_quota = false;      ///< whether the selection is made by the exchange's own quotas, exactly
-  bool contributors = false;  ///< whether the reduction asks how many ranks sent each entry
-};
-
-/// An exchange's answer, in the backend's memory.
-template <class B, class R, class I>
-struct exchange_outcome {
-  /// Sums over ranks, the same on every rank.
-  entries_view<B, R, I> result;
-  /// This rank's entries that left its residual, with the values that receivers decoded: those in the result, and those whose
-  /// sums some rank lists as `returned`.
-  entries_view<B, R, I> applied;
-  /// Entries of this rank that travelled or stayed with it as owner.
-  std::size_t sent = 0;
-  /// Sums, of any ranks' entries, that are not in the result and that no sender keeps: they go to this rank's residual. Also what
-  /// encoding a sum of the result lost.
-  std::optional<entries_view<B, R, I>> returned{};
-  /// Where the shape asks for it: at the result's indices, how many ranks sent an entry.
-  std::optional<entries_view<B, R, I>> contributors{};
-};
-
-namespace detail {
-
-/// An exchange's new state for this shape; some are shaped by the exchange's parameters too.
-template <class State, class X>
-[[nodiscard]] State new_exchange_state(exchange_shape const& s, X const& exchange) {
-  if constexpr (std::constructible_from<State, exchange_shape const&, X const&>) {
-    return State{s, exchange};
-  } else {
-    return State{s};
-  }
-}
-
-/// Whether a loaded state can be one of this shape.
-template <class State>
-[[nodiscard]] bool exchange_state_fits(State const& state, exchange_shape const& s) {
-  if constexpr (requires { state.fits(s); }) {
-    return state.fits(s);
-  } else {
-    return true;
-  }
-}
-
-}  // namespace detail
 
 /// One plan's messages over transport `C`, moving memory of backend `B`. Owns both, and the memory for headers.
 ///
