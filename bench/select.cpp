@@ -89,6 +89,7 @@ class contest {
     for (double const density : {0.01, 0.001}) {
       topsum::top_k const rule{.density = density};
       print(density, {global(density, topsum::global{rule}.pieces(n_))});
+      quotas(density, rule.count(n_));
       if (!suffix_.empty()) {
         rows(density, rule);
         continue;
@@ -208,6 +209,19 @@ class contest {
     all.emplace_back("threshold_fused_rollback", threshold("", pieces, false));
     all.emplace_back("residual_clear", clear);
     return all;
+  }
+
+  /// Each owner's largest, as `interleaved_quota` selects.
+  void quotas(double density, std::size_t k) {
+    std::vector<measured> all;
+    for (std::size_t const owners : {std::size_t{4}, std::size_t{64}}) {
+      topsum::quotas const wanted{{n_, owners, 32}, k / owners};
+      backend_.template reserve_quotas<R, std::uint32_t>(wanted);
+      out_ = topsum::entries<host, R, std::uint32_t>{backend_, wanted.total()};
+      all.push_back(timed(std::to_string(owners) + " owners",
+                          [&](source const& from) { backend_.select_quotas(from, wanted, out_.view()); }));
+    }
+    print("quotas", density, all);
   }
 
   void rows(double density, topsum::top_k const& rule) {

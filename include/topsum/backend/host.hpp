@@ -216,10 +216,13 @@ class host : public detail::host_memory_verbs, public detail::host_list_verbs, p
   /// Scratch for `select_quotas`: O(all quotas). Allocates.
   template <class R, class I>
   void reserve_quotas(quotas const& wanted) {
-    std::size_t const largest = wanted.where.largest();
-    static_cast<void>(candidates<R, I>(piece{0, largest, std::min(largest, wanted.each), 0}));
-    static_cast<void>(owners_of<R, I>(wanted));
-    scratch_.reserve_merge(wanted.where.owners, sizeof(detail::merge_head<I>));
+    if (wanted.where.is_contiguous()) {
+      std::size_t const largest = wanted.where.largest();
+      static_cast<void>(candidates<R, I>(piece{0, largest, std::min(largest, wanted.each), 0}));
+      return;
+    }
+    static_cast<void>(quota_memory<R, I>(wanted));
+    scratch_.reserve_merge(wanted.where.owners + 1, sizeof(detail::merge_head<I>));
   }
 
   /// Exactly the `wanted.of(r)` first entries of each owner r's coordinates, zeros included.
@@ -251,21 +254,15 @@ class host : public detail::host_memory_verbs, public detail::host_list_verbs, p
       out.count[0] = used;
       return;
     }
-    auto const owners = owners_of<R, I>(wanted);
-    piece const whole{0, from.size(), std::min(from.size(), total + total / 4), 0};
-    auto list = candidates<R, I>(whole);
-    bool merged = false;
-    std::size_t const used = detail::quotas_of_run(from, wanted, list, owners, scratch_.fixed().top_k,
-                                                   out.indices.data(), out.values.data(), merged);
-    out.count[0] = used;
-    if (merged) return;
-    scratch_.reserve_merge(owners.size(), sizeof(detail::merge_head<I>));
-    auto const range = [&](std::size_t r) {
-      return detail::list_range<R, I>{owners[r].list.indices, owners[r].list.values, owners[r].list.used};
-    };
-    out.count[0] = detail::merge_many<R, I>(owners.size(), range, scratch_.template heads<detail::merge_head<I>>(),
-                                            scratch_.positions(), out.indices.data(), out.values.data(),
-                                            out.capacity());
+    auto const memory = quota_memory<R, I>(wanted);
+    auto list = candidates<R, I>(quota_room(wanted));
+    detail::quotas_of_run(from, wanted, list, memory, scratch_.fixed().top_k, out.indices.data(), out.values.data(),
+                          [&](std::size_t lists, auto range, I* indices, R* values) {
+                            scratch_.reserve_merge(lists, sizeof(detail::merge_head<I>));
+                            detail::merge_many<R, I>(lists, range, scratch_.template heads<detail::merge_head<I>>(),
+                                                     scratch_.positions(), indices, values, out.capacity());
+                          });
+    out.count[0] = total;
   }
 
   /// `out[i]` becomes the accumulator; `out` may be the gradient.
@@ -372,31 +369,47 @@ class host : public detail::host_memory_verbs, public detail::host_list_verbs, p
   /// An empty list of candidates for a piece.
   template <class R, class I>
   detail::candidate_list<R, I> candidates(piece const& p) {
-    std::size_t const room = detail::candidate_room(p, slack_);
-    std::size_t const size = room + detail::candidate_list<R, I>::overhang;
-    scratch_.reserve_fixed();
-    scratch_.reserve_candidates(size * sizeof(I), size * sizeof(R));
+    return candidates<R, I>(detail::candidate_room(p, slack_));
+  }
+  template <class R, class I>
+  detail::candidate_list<R, I> candidates(std::size_t room) {
+    reserve_candidates<R, I>(room + detail::candidate_list<R, I>::overhang);
     return {scratch_.template indices<I>(), scratch_.template values<R>(), room, 0, 0, &scratch_.fixed().radix, set_};
   }
-
-  /// An empty list for each owner, in memory of their own.
   template <class R, class I>
-  std::span<detail::owner_candidates<R, I>> owners_of(quotas const& wanted) {
-    using owner = detail::owner_candidates<R, I>;
-    std::size_t const room = detail::owner_room(wanted);
-    std::size_t const memory = (room + 2) / 2 * 2;  // even, so that either type is aligned behind the other
-    piece const whole{0, wanted.where.n, std::min(wanted.where.n, wanted.total() + wanted.total() / 4), 0};
-    static_cast<void>(candidates<R, I>(whole));
-    std::byte* const at = scratch_.reserve_owners(wanted.where.owners, sizeof(owner), memory * (sizeof(I) + sizeof(R)));
-    auto* const owners = reinterpret_cast<owner*>(at);
-    std::byte* lists = at + (wanted.where.owners * sizeof(owner) + 63) / 64 * 64;
-    for (std::size_t r = 0; r < wanted.where.owners; ++r) {
-      auto* const values = reinterpret_cast<R*>(lists);
-      auto* const indices = reinterpret_cast<I*>(lists + memory * sizeof(R));
-      new (owners + r) owner{{indices, values, room, wanted.of(r), 0, &scratch_.fixed().radix, set_}, 0, 0};
-      lists += (memory * (sizeof(R) + sizeof(I)) + 63) / 64 * 64;
+  void reserve_candidates(std::size_t size) {
+    scratch_.reserve_fixed();
+    scratch_.reserve_candidates(size * sizeof(I), size * sizeof(R));
+  }
+
+  /// Entries of all owners together that are kept before they are dealt: twice what is expected, and half the slack, since
+  /// each is written down twice.
+  [[nodiscard]] std::size_t quota_room(quotas const& wanted) const noexcept {
+    return std::min(wanted.where.n, 2 * detail::guessed_entries(wanted) + slack_ / 2);
+  }
+
+  /// Scratch for what is kept of each owner's coordinates; the owners' own lists are empty. Behind the candidates lie their
+  /// owners, and their values by owner.
+  template <class R, class I>
+  detail::quota_scratch<R, I> quota_memory(quotas const& wanted) {
+    using share = detail::owner_share<R, I>;
+    std::size_t const owners = wanted.where.owners;
+    std::size_t const room = detail::owner_room(wanted) + 1;
+    std::size_t const values_at = (owners * sizeof(share) + 63) / 64 * 64;
+    std::size_t const indices_at = values_at + (owners * room * sizeof(R) + 63) / 64 * 64;
+    std::byte* const memory = scratch_.reserve_owners(indices_at + owners * room * sizeof(I));
+    auto* const shares = reinterpret_cast<share*>(memory);
+    auto* const values = reinterpret_cast<R*>(memory + values_at);
+    auto* const indices = reinterpret_cast<I*>(memory + indices_at);
+    std::size_t const candidates = quota_room(wanted) + detail::candidate_list<R, I>::overhang;
+    reserve_candidates<R, I>(2 * candidates);
+    for (std::size_t r = 0; r < owners; ++r) {
+      new (shares + r)
+          share{{indices + r * room, values + r * room, room - 1, wanted.of(r), 0, &scratch_.fixed().radix, set_}};
     }
-    return {owners, wanted.where.owners};
+    return {{shares, owners},
+            reinterpret_cast<std::uint32_t*>(scratch_.template indices<I>() + candidates),
+            scratch_.template values<R>() + candidates};
   }
 
   template <class R, class I>

@@ -194,43 +194,70 @@ struct extraction {
   R* to_values;
 };
 
-/// Copies the k first by magnitude, in index order, 0 < k <= size; the target may be the source. Returns the k-th magnitude.
-template <class Ops, class R, class I>
-[[gnu::always_inline]] inline bits_t<R> extract_body(extraction<R, I> const& job, std::size_t k,
-                                                     radix_scratch& scratch) noexcept {
-  magnitude_cut<R> const cut = find_cut<Ops>(job.values, job.size, k, scratch);
-  compact<Ops>(job.indices, job.values, job.size, cut, job.to_indices, job.to_values, k);
-  return cut.bits;
-}
+/// Job: `find_cut`.
+template <class R>
+struct cut_job {
+  R const* values;
+  std::size_t size;
+  std::size_t k;
+  radix_scratch* scratch;
 
+  template <class Ops>
+  [[gnu::always_inline]] magnitude_cut<R> run() const noexcept {
+    return find_cut<Ops>(values, size, k, *scratch);
+  }
+};
+
+/// Job: copies the k first by magnitude, in index order, 0 < k <= size; the target may be the source. Gives the k-th magnitude.
 template <class R, class I>
-bits_t<R> extract_portable(extraction<R, I> const& job, std::size_t k, radix_scratch& scratch) noexcept {
-  return extract_body<portable_ops>(job, k, scratch);
-}
+struct extract_job {
+  extraction<R, I> entries;
+  std::size_t k;
+  radix_scratch* scratch;
+
+  template <class Ops>
+  [[gnu::always_inline]] bits_t<R> run() const noexcept {
+    magnitude_cut<R> const cut = find_cut<Ops>(entries.values, entries.size, k, *scratch);
+    compact<Ops>(entries.indices, entries.values, entries.size, cut, entries.to_indices, entries.to_values, k);
+    return cut.bits;
+  }
+};
 
 #if defined(__x86_64__) && defined(__GNUC__)
-template <class R, class I>
-[[gnu::target("avx2,bmi,popcnt")]] bits_t<R> extract_avx2(extraction<R, I> const& job, std::size_t k,
-                                                          radix_scratch& scratch) noexcept {
-  return extract_body<avx2_ops>(job, k, scratch);
+template <class Job>
+[[gnu::target("avx2,bmi,popcnt")]] auto run_avx2(Job const& job) noexcept {
+  return job.template run<avx2_ops>();
 }
 
-template <class R, class I>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] bits_t<R> extract_avx512(
-    extraction<R, I> const& job, std::size_t k, radix_scratch& scratch) noexcept {
-  return extract_body<avx512_ops>(job, k, scratch);
+template <class Job>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] auto run_avx512(Job const& job) noexcept {
+  return job.template run<avx512_ops>();
 }
 #endif
 
-/// `extract_body` in the instructions of `set`.
-template <class R, class I>
-bits_t<R> extract(instruction_set set, extraction<R, I> const& job, std::size_t k, radix_scratch& scratch) noexcept {
+/// A job in the instructions of `set`.
+template <class Job>
+auto run_with(instruction_set set, Job const& job) noexcept {
 #if defined(__x86_64__) && defined(__GNUC__)
-  if (set == instruction_set::avx512) return extract_avx512(job, k, scratch);
-  if (set == instruction_set::avx2) return extract_avx2(job, k, scratch);
+  if (set == instruction_set::avx512) return run_avx512(job);
+  if (set == instruction_set::avx2) return run_avx2(job);
 #endif
   static_cast<void>(set);
-  return extract_portable(job, k, scratch);
+  return job.template run<portable_ops>();
+}
+
+/// The cut that leaves exactly k of `size` values, 0 < k <= size, in the instructions of `set`.
+template <class R>
+magnitude_cut<R> cut_of(instruction_set set, R const* values, std::size_t size, std::size_t k,
+                        radix_scratch& scratch) noexcept {
+  return run_with(set, cut_job<R>{values, size, k, &scratch});
+}
+
+/// Copies the k first by magnitude, 0 < k <= size, in the instructions of `set`. Returns the k-th magnitude.
+template <class R, class I>
+bits_t<R> extract(instruction_set set, extraction<R, I> const& entries, std::size_t k,
+                  radix_scratch& scratch) noexcept {
+  return run_with(set, extract_job<R, I>{entries, k, &scratch});
 }
 
 }  // namespace topsum::detail

@@ -88,9 +88,9 @@ class host_scratch {
             reinterpret_cast<R*>(memory + at[5]),
             reinterpret_cast<R*>(memory + at[6])};
   }
-  /// Memory for `owners` objects, and behind them, at the next line, as many lists.
-  [[nodiscard]] std::byte* reserve_owners(std::size_t owners, std::size_t object_bytes, std::size_t list_bytes) {
-    grow(owners_, (owners * object_bytes + 63) / 64 * 64 + owners * ((list_bytes + 63) / 64 * 64));
+  /// Memory for what is kept of owners' coordinates.
+  [[nodiscard]] std::byte* reserve_owners(std::size_t bytes) {
+    grow(owners_, bytes);
     return owners_.view().data();
   }
   void reserve_merge(std::size_t lists, std::size_t head_bytes) {

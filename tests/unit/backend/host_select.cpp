@@ -477,12 +477,39 @@ TEST_CASE("quotas are selected from each owner's coordinates on their own") {
   auto c = input<topsum::half>(pattern::bell, 9001);
   arena<topsum::half, topsum::plain_gradient<topsum::half>> none{c.gradient, {}, {}, {}};
   check_quotas(none, {{9001, 5, 32}, 40}, host{}, topsum::plain_gradient<topsum::half>{}, std::uint32_t{}, true);
-  // One owner has all the large elements: the guess is too high for the others.
+  // One owner has all the large elements: the guess is too high for the others, few faults or more than are remembered.
   std::size_t const n = 300000;
-  auto d = input<float>(pattern::bell, n);
   interleaving const where{n, 4, 32};
-  for (std::size_t i = 0; i < n; ++i) d.gradient[i] *= where.owner_of(i) == 2 ? 1000.0F : 1.0F;
-  check_quotas(d, {where, 700}, host{}, topsum::decayed_residual_sum<float>{}, std::uint32_t{}, true);
+  for (std::size_t const every : {0U, 1001U, 101U}) {
+    auto d = input<float>(pattern::bell, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      d.gradient[i] *= where.owner_of(i) == 2 ? 1000.0F : 1.0F;
+      if (every != 0 && i % every == 0) {
+        d.gradient[i] = std::numeric_limits<float>::infinity();
+        d.before[0][i] = 50.0F;  // stays, and is not selected
+      }
+    }
+    for (std::size_t const each : {std::size_t{10}, std::size_t{700}}) {
+      check_quotas(d, {where, each}, host{}, topsum::decayed_residual_sum<float>{}, std::uint32_t{}, true);
+    }
+  }
   CHECK(check.made > 1000);
   CHECK(check.failed == 0);
+}
+
+TEST_CASE("an owner is found by products as by divisions") {
+  std::mt19937_64 random{5};
+  for (std::size_t const owners : {1U, 2U, 3U, 7U, 64U, 1000U}) {
+    for (std::size_t const block : {1U, 3U, 32U, 1000U}) {
+      topsum::interleaving const where{std::size_t{1} << 45, owners, block};
+      topsum::detail::owner_finder const found{where};
+      bool equal = true;
+      for (std::size_t i = 0; i < 5000; ++i) {
+        std::size_t const edge = random() % (std::size_t{1} << 45) / (block * owners) * block * owners;
+        for (std::size_t const position : {i, edge, edge == 0 ? 0 : edge - 1, edge + random() % (block * owners)})
+          equal = equal && found(position) == where.owner_of(position);
+      }
+      CHECK(equal);
+    }
+  }
 }
