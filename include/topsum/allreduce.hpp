@@ -129,6 +129,10 @@ template <class T, class C, class... S>
           "topsum: the backend slot's stage does not satisfy topsum::backend; the lines below name what is missing");
       static_assert(index_type<I>, "topsum: the index type is neither std::uint32_t nor std::uint64_t");
       if constexpr (backend<B> && index_type<I>) {
+        static_assert(
+            !(stages_host_memory<C> && std::same_as<bytes_in<B>, host_span<std::byte>>),
+            "topsum: this transport moves device memory (NCCL), and the plan's data are in host memory: pass a "
+            "CUDA backend with it, or for host memory topsum::mpi::communicator");
         static_assert(reaches<C, B>,
                       "topsum: the transport cannot move the backend's memory; the lines below name what is missing");
         static_assert(selection_policy<typename choice::selection, B, T, I>,
@@ -148,13 +152,13 @@ template <class T, class C, class... S>
                                  typename choice::codec, X, typename choice::reduction>;
           return plan_type{std::move(comm),
                            shapes,
-                           detail::pick<backend_tag>(B{}, stages...),
-                           detail::pick<selection_tag>(global<top_k>{}, stages...),
-                           detail::pick<residual_tag>(typename choice::residual{}, stages...),
-                           detail::pick<codec_tag>(raw{}, stages...),
-                           detail::pick<exchange_tag>(ok_topk{}, stages...),
-                           detail::pick<reduction_tag>(mean{}, stages...),
-                           detail::pick<nonfinite_tag>(on_nonfinite::error, stages...),
+                           detail::pick<backend_tag, B>(stages...),
+                           detail::pick<selection_tag, global<top_k>>(stages...),
+                           detail::pick<residual_tag, typename choice::residual>(stages...),
+                           detail::pick<codec_tag, raw>(stages...),
+                           detail::pick<exchange_tag, ok_topk>(stages...),
+                           detail::pick<reduction_tag, mean>(stages...),
+                           detail::pick<nonfinite_tag, on_nonfinite>(stages...),
                            detail::pick_optional<coverage_tag, row_coverage>(stages...)};
         }
       }

@@ -482,9 +482,22 @@ concept can_all_reduce = transport<C> && requires(C& c, Values values) { c.all_r
 template <class C, class Bytes = host_span<std::byte>>
 concept can_broadcast = transport<C> && requires(C& c, Bytes bytes, int root) { c.broadcast(bytes, root); };
 
-/// Whether a transport can move a backend's memory: it takes that backend's spans. What it lacks is built (`transport/verbs.hpp`).
+/// Whether a transport's host messages are copied to a device and back, as it says by
+/// `static constexpr bool stages_host_memory = true`: good for headers and counts, not for a plan's data.
+template <class C>
+inline constexpr bool stages_host_memory = [] {
+  if constexpr (requires { C::stages_host_memory; }) {
+    return static_cast<bool>(C::stages_host_memory);
+  } else {
+    return false;
+  }
+}();
+
+/// Whether a transport can move a backend's memory: it takes that backend's spans, and the host's for headers. What verbs it
+/// lacks is built (`transport/verbs.hpp`).
 template <class C, class B>
-concept reaches = can_send_recv<C> && can_send_recv<C, bytes_in<B>, const_bytes_in<B>>;
+concept reaches = can_send_recv<C> && can_send_recv<C, bytes_in<B>, const_bytes_in<B>> &&
+                  !(stages_host_memory<C> && std::same_as<bytes_in<B>, host_span<std::byte>>);
 
 }  // namespace topsum
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,9 +23,9 @@
 
 namespace test {
 
-class archetype_backend;
 template <class T>
 class archetype_buffer;
+class verb_queue;
 
 // A view of memory of the archetype: no data(), no [], no iterators, no conversion to std::span.
 template <class T>
@@ -47,7 +48,7 @@ class archetype_span {
   friend class archetype_buffer;
   template <class>
   friend struct topsum::memory_access;
-  friend class archetype_backend;
+  friend class verb_queue;
 
   explicit archetype_span(std::span<T> inside) noexcept : inside_{inside} {}
   std::span<T> inside_;
@@ -65,6 +66,16 @@ class verb_queue {
     }
   }
   [[nodiscard]] std::size_t size() const noexcept { return verbs_.size(); }
+
+  // The memory that verbs see.
+  template <class T>
+  static std::span<T> inside(archetype_span<T> view) noexcept {
+    return view.inside_;
+  }
+  // The queue of a copied backend: its own.
+  static std::shared_ptr<verb_queue> of_copy(std::shared_ptr<verb_queue> const&) {
+    return std::make_shared<verb_queue>();
+  }
 
  private:
   std::deque<std::function<void()>> verbs_;
@@ -91,7 +102,8 @@ class archetype_buffer {
   [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
 
  private:
-  friend class archetype_backend;
+  template <template <class> class, template <class> class, class>
+  friend class basic_archetype;
   archetype_buffer(std::size_t n, std::shared_ptr<verb_queue> queue) : memory_{n}, queue_{std::move(queue)} {
     if (n != 0)
       std::memset(static_cast<void*>(memory_.view().data()), 0xff, n * sizeof(T));  // NaN, and no sensible count
@@ -101,29 +113,38 @@ class archetype_buffer {
   std::shared_ptr<verb_queue> queue_;
 };
 
-// The backend. Copies have queues of their own and count reads together.
-class archetype_backend {
+// The backend over a memory space and a queue: its own, or CUDA's. Copies count reads together.
+template <template <class> class Span, template <class> class Buffer, class Queue>
+class basic_archetype {
  public:
   using stage_tag = topsum::backend_tag;
   static constexpr std::string_view name = "archetype";
   template <class T>
-  using span = archetype_span<T>;
+  using span = Span<T>;
   template <class T>
-  using buffer = archetype_buffer<T>;
+  using buffer = Buffer<T>;
 
-  archetype_backend() = default;
-  archetype_backend(archetype_backend const& other)
-      : within_{std::make_shared<topsum::host>(*other.within_)}, reads_{other.reads_} {}
-  archetype_backend& operator=(archetype_backend const& other) {
+  basic_archetype()
+    requires std::default_initializable<Queue>
+      : queue_{std::make_shared<Queue>()} {}
+  explicit basic_archetype(std::shared_ptr<Queue> queue) : queue_{std::move(queue)} {}
+  basic_archetype(basic_archetype const& other)
+      : within_{std::make_shared<topsum::host>(*other.within_)},
+        queue_{Queue::of_copy(other.queue_)},
+        reads_{other.reads_} {}
+  basic_archetype& operator=(basic_archetype const& other) {
     queue_->drain();
     *within_ = *other.within_;
     reads_ = other.reads_;
     return *this;
   }
-  ~archetype_backend() { queue_->drain(); }
+  ~basic_archetype() { queue_->drain(); }
 
   void validate() const {}
-  [[nodiscard]] std::size_t allocated_bytes() const noexcept { return allocated_ + within_->allocated_bytes(); }
+  [[nodiscard]] std::size_t allocated_bytes() const noexcept {
+    queue_->drain();
+    return allocated_ + within_->allocated_bytes();
+  }
   // Reads of this backend and of all its copies.
   [[nodiscard]] std::size_t reads() const noexcept { return reads_->load(); }
   // Verbs waiting to run.
@@ -136,111 +157,114 @@ class archetype_backend {
   }
   template <class T>
   void fill(span<T> to, std::type_identity_t<T> value) {
-    later([=](topsum::host& h) { h.fill(to.inside_, value); });
+    later([=](topsum::host& h) { h.fill(Queue::inside(to), value); });
   }
   template <class T>
   void copy(span<T> from, span<std::remove_const_t<T>> to) {
-    later([=](topsum::host& h) { h.copy(from.inside_, to.inside_); });
+    later([=](topsum::host& h) { h.copy(Queue::inside(from), Queue::inside(to)); });
   }
   template <class T>
   void pack(span<T> from, span<std::byte> to) {
-    later([=](topsum::host& h) { h.pack(from.inside_, to.inside_); });
+    later([=](topsum::host& h) { h.pack(Queue::inside(from), Queue::inside(to)); });
   }
   template <class T>
   void unpack(span<std::byte const> from, span<T> to) {
-    later([=](topsum::host& h) { h.unpack(from.inside_, to.inside_); });
+    later([=](topsum::host& h) { h.unpack(Queue::inside(from), Queue::inside(to)); });
   }
   // What is written is taken at once: the caller may change it afterwards.
   template <class T>
   void write(std::span<T> from, span<std::remove_const_t<T>> to) {
     std::vector<std::remove_const_t<T>> taken(from.begin(), from.end());
-    later([taken = std::move(taken), to](topsum::host& h) { h.write(std::span{taken}, to.inside_); });
+    later([taken = std::move(taken), to](topsum::host& h) { h.write(std::span{taken}, Queue::inside(to)); });
   }
   template <class T>
   void read(span<T> from, std::span<std::remove_const_t<T>> to) {
     ++*reads_;
     wait();
-    within_->read(from.inside_, to);
+    within_->read(Queue::inside(from), to);
   }
   template <class T>
   [[nodiscard]] std::remove_const_t<T> read(span<T> from) {
     ++*reads_;
     wait();
-    return within_->read(from.inside_);
+    return within_->read(Queue::inside(from));
   }
   void wait() { queue_->drain(); }
   template <class F, class... T>
   void for_each(std::size_t n, F f, span<T>... s) {
-    later([=](topsum::host& h) { h.for_each(n, f, s.inside_...); });
+    later([=](topsum::host& h) { h.for_each(n, f, Queue::inside(s)...); });
   }
 
   template <class R, class I>
   void reserve_selection(std::span<topsum::piece const> pieces) {
+    wait();
     within_->reserve_selection<R, I>(pieces);
   }
   template <class T, class Formula, class I>
-  void select_top_k(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
-                    topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out,
+  void select_top_k(topsum::source<basic_archetype, T, Formula> const& from, std::span<topsum::piece const> pieces,
+                    topsum::entries_view<basic_archetype, topsum::wide_t<T>, I> const& out,
                     span<topsum::wide_t<T>> kth) {
     later([from = raw(from), pieces = taken(pieces), out = raw(out), kth](topsum::host& h) {
-      h.select_top_k(from, std::span{pieces}, out, kth.inside_);
+      h.select_top_k(from, std::span{pieces}, out, Queue::inside(kth));
     });
   }
   template <class T, class Formula, class I>
-  void select_at_least(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+  void select_at_least(topsum::source<basic_archetype, T, Formula> const& from, std::span<topsum::piece const> pieces,
                        span<std::type_identity_t<topsum::wide_t<T> const>> thresholds,
-                       topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out,
+                       topsum::entries_view<basic_archetype, topsum::wide_t<T>, I> const& out,
                        span<std::size_t> counts) {
     later([from = raw(from), pieces = taken(pieces), thresholds, out = raw(out), counts](topsum::host& h) {
-      h.select_at_least(from, std::span{pieces}, thresholds.inside_, out, counts.inside_);
+      h.select_at_least(from, std::span{pieces}, Queue::inside(thresholds), out, Queue::inside(counts));
     });
   }
   template <class R, class I>
   void reserve_quotas(topsum::quotas const& wanted) {
+    wait();
     within_->reserve_quotas<R, I>(wanted);
   }
   template <class T, class Formula, class I>
-  void select_quotas(topsum::source<archetype_backend, T, Formula> const& from, topsum::quotas const& wanted,
-                     topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+  void select_quotas(topsum::source<basic_archetype, T, Formula> const& from, topsum::quotas const& wanted,
+                     topsum::entries_view<basic_archetype, topsum::wide_t<T>, I> const& out) {
     later([from = raw(from), wanted, out = raw(out)](topsum::host& h) { h.select_quotas(from, wanted, out); });
   }
   template <class T, class Formula, class Predicate, class I>
-  void select_if(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
-                 Predicate predicate, topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+  void select_if(topsum::source<basic_archetype, T, Formula> const& from, std::span<topsum::piece const> pieces,
+                 Predicate predicate, topsum::entries_view<basic_archetype, topsum::wide_t<T>, I> const& out) {
     later([from = raw(from), pieces = taken(pieces), predicate, out = raw(out)](topsum::host& h) {
       h.select_if(from, std::span{pieces}, predicate, out);
     });
   }
   template <class T, class Formula>
-  void accumulate(topsum::source<archetype_backend, T, Formula> const& from,
+  void accumulate(topsum::source<basic_archetype, T, Formula> const& from,
                   span<std::type_identity_t<topsum::wide_t<T>>> out) {
-    later([from = raw(from), out](topsum::host& h) { h.accumulate(from, out.inside_); });
+    later([from = raw(from), out](topsum::host& h) { h.accumulate(from, Queue::inside(out)); });
   }
   template <class T, class Formula, class I>
-  void select_at(topsum::source<archetype_backend, T, Formula> const& from,
-                 topsum::entries_view<archetype_backend, topsum::wide_t<T>, I> const& out) {
+  void select_at(topsum::source<basic_archetype, T, Formula> const& from,
+                 topsum::entries_view<basic_archetype, topsum::wide_t<T>, I> const& out) {
     later([from = raw(from), out = raw(out)](topsum::host& h) { h.select_at(from, out); });
   }
   template <class T, class Formula>
-  void moments(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+  void moments(topsum::source<basic_archetype, T, Formula> const& from, std::span<topsum::piece const> pieces,
                span<std::type_identity_t<topsum::wide_t<T> const>> thresholds, span<topsum::moments> out) {
     later([from = raw(from), pieces = taken(pieces), thresholds, out](topsum::host& h) {
-      h.moments(from, std::span{pieces}, thresholds.inside_, out.inside_);
+      h.moments(from, std::span{pieces}, Queue::inside(thresholds), Queue::inside(out));
     });
   }
   template <class T, class Formula>
-  void sample_kth(topsum::source<archetype_backend, T, Formula> const& from, std::span<topsum::piece const> pieces,
+  void sample_kth(topsum::source<basic_archetype, T, Formula> const& from, std::span<topsum::piece const> pieces,
                   topsum::sampling how, span<std::type_identity_t<topsum::wide_t<T>>> out) {
     later([from = raw(from), pieces = taken(pieces), how, out](topsum::host& h) {
-      h.sample_kth(from, std::span{pieces}, how, out.inside_);
+      h.sample_kth(from, std::span{pieces}, how, Queue::inside(out));
     });
   }
 
   template <class R, class I>
-  using list = topsum::entries_view<archetype_backend, R, I>;
+  using list = topsum::entries_view<basic_archetype, R, I>;
 
   template <class R, class I>
   void reserve_lists(std::size_t lists, std::size_t longest) {
+    wait();
     within_->reserve_lists<R, I>(lists, longest);
   }
   template <class R, class I>
@@ -267,46 +291,46 @@ class archetype_backend {
   }
   template <class R, class I>
   void count_at_least(list<R, I> const& a, topsum::bits_t<R> t, span<std::size_t> out) {
-    later([a = raw(a), t, out](topsum::host& h) { h.count_at_least(a, t, out.inside_); });
+    later([a = raw(a), t, out](topsum::host& h) { h.count_at_least(a, t, Queue::inside(out)); });
   }
   template <class R, class I>
   void histogram(list<R, I> const& a, topsum::bits_t<R> prefix, int known, int width,
                  span<std::type_identity_t<I>> bins) {
     later([a = raw(a), prefix, known, width, bins](topsum::host& h) {
-      h.histogram(a, prefix, known, width, bins.inside_);
+      h.histogram(a, prefix, known, width, Queue::inside(bins));
     });
   }
   template <class R, class I>
   void lower_bounds(list<R, I> const& a, span<std::uint64_t const> bounds, span<std::size_t> out) {
-    later([a = raw(a), bounds, out](topsum::host& h) { h.lower_bounds(a, bounds.inside_, out.inside_); });
+    later([a = raw(a), bounds, out](topsum::host& h) { h.lower_bounds(a, Queue::inside(bounds), Queue::inside(out)); });
   }
   template <class R, class I>
   void cuts(list<R, I> const& a, std::size_t parts, std::size_t n, span<std::uint64_t> out) {
-    later([a = raw(a), parts, n, out](topsum::host& h) { h.cuts(a, parts, n, out.inside_); });
+    later([a = raw(a), parts, n, out](topsum::host& h) { h.cuts(a, parts, n, Queue::inside(out)); });
   }
   template <class R, class I>
   void check(list<R, I> const& a, std::size_t begin, std::size_t end, span<std::uint32_t> fault) {
-    later([a = raw(a), begin, end, fault](topsum::host& h) { h.check(a, begin, end, fault.inside_); });
+    later([a = raw(a), begin, end, fault](topsum::host& h) { h.check(a, begin, end, Queue::inside(fault)); });
   }
   template <class R, class I, class T>
   void look_up(span<T const> dense, list<R, I> const& a) {
-    later([a = raw(a), dense](topsum::host& h) { h.look_up(dense.inside_, a); });
+    later([a = raw(a), dense](topsum::host& h) { h.look_up(Queue::inside(dense), a); });
   }
   template <class R, class I>
   void subtract(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
-    later([a = raw(a), dense](topsum::host& h) { h.subtract(a, dense.inside_); });
+    later([a = raw(a), dense](topsum::host& h) { h.subtract(a, Queue::inside(dense)); });
   }
   template <class R, class I>
   void add(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
-    later([a = raw(a), dense](topsum::host& h) { h.add(a, dense.inside_); });
+    later([a = raw(a), dense](topsum::host& h) { h.add(a, Queue::inside(dense)); });
   }
   template <class R, class I, class T>
   void assign(list<R, I> const& a, span<T> dense) {
-    later([a = raw(a), dense](topsum::host& h) { h.assign(a, dense.inside_); });
+    later([a = raw(a), dense](topsum::host& h) { h.assign(a, Queue::inside(dense)); });
   }
   template <class R, class I>
   void clear(list<R, I> const& a, span<std::type_identity_t<R>> dense) {
-    later([a = raw(a), dense](topsum::host& h) { h.clear(a, dense.inside_); });
+    later([a = raw(a), dense](topsum::host& h) { h.clear(a, Queue::inside(dense)); });
   }
   template <class R, class I>
   void divide(list<R, I> const& a, std::type_identity_t<R> divisor) {
@@ -314,7 +338,7 @@ class archetype_backend {
   }
   template <class R, class I>
   void deal(list<R, I> const& a, topsum::interleaving const& where, list<R, I> const& out, span<std::size_t> ends) {
-    later([a = raw(a), where, out = raw(out), ends](topsum::host& h) { h.deal(a, where, out, ends.inside_); });
+    later([a = raw(a), where, out = raw(out), ends](topsum::host& h) { h.deal(a, where, out, Queue::inside(ends)); });
   }
   template <class R, class I>
   void positions(list<R, I> const& a, topsum::interleaving const& where, std::size_t owner) {
@@ -326,61 +350,66 @@ class archetype_backend {
   }
   template <class R, class I>
   void kth_of(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::type_identity_t<R>> out) {
-    later([a = raw(a), pieces = taken(pieces), out](topsum::host& h) { h.kth_of(a, pieces, out.inside_); });
+    later([a = raw(a), pieces = taken(pieces), out](topsum::host& h) { h.kth_of(a, pieces, Queue::inside(out)); });
   }
   template <class R, class I>
   void drop_last(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::type_identity_t<R> const> kth,
                  span<std::type_identity_t<R>> drop, list<R, I> const& out) {
     later([a = raw(a), pieces = taken(pieces), kth, drop, out = raw(out)](topsum::host& h) {
-      h.drop_last(a, pieces, kth.inside_, drop.inside_, out);
+      h.drop_last(a, pieces, Queue::inside(kth), Queue::inside(drop), out);
     });
   }
   template <class R, class I>
   void count_groups(list<R, I> const& a, std::span<topsum::piece const> pieces, span<std::uint32_t> marks,
                     span<std::size_t> out) {
     later([a = raw(a), pieces = taken(pieces), marks, out](topsum::host& h) {
-      h.count_groups(a, pieces, marks.inside_, out.inside_);
+      h.count_groups(a, pieces, Queue::inside(marks), Queue::inside(out));
     });
   }
 
   template <class I>
   void encode_bits(span<I const> indices, std::size_t first, int width, span<std::byte> out) {
-    later([indices, first, width, out](topsum::host& h) { h.encode_bits(indices.inside_, first, width, out.inside_); });
+    later([indices, first, width, out](topsum::host& h) {
+      h.encode_bits(Queue::inside(indices), first, width, Queue::inside(out));
+    });
   }
   template <class I>
   void decode_bits(span<std::byte const> in, std::size_t first, int width, span<I> indices) {
-    later([in, first, width, indices](topsum::host& h) { h.decode_bits(in.inside_, first, width, indices.inside_); });
+    later([in, first, width, indices](topsum::host& h) {
+      h.decode_bits(Queue::inside(in), first, width, Queue::inside(indices));
+    });
   }
   template <class I>
   void encode_elias_fano(span<I const> indices, std::size_t first, topsum::elias_fano_shape shape,
                          span<std::byte> out) {
     later([indices, first, shape, out](topsum::host& h) {
-      h.encode_elias_fano(indices.inside_, first, shape, out.inside_);
+      h.encode_elias_fano(Queue::inside(indices), first, shape, Queue::inside(out));
     });
   }
   template <class I>
   void decode_elias_fano(span<std::byte const> in, std::size_t first, topsum::elias_fano_shape shape, span<I> indices) {
     later([in, first, shape, indices](topsum::host& h) {
-      h.decode_elias_fano(in.inside_, first, shape, indices.inside_);
+      h.decode_elias_fano(Queue::inside(in), first, shape, Queue::inside(indices));
     });
   }
   template <class I>
   void encode_bitmap(span<I const> indices, std::size_t first, span<std::byte> out) {
-    later([indices, first, out](topsum::host& h) { h.encode_bitmap(indices.inside_, first, out.inside_); });
+    later(
+        [indices, first, out](topsum::host& h) { h.encode_bitmap(Queue::inside(indices), first, Queue::inside(out)); });
   }
   template <class I>
   void decode_bitmap(span<std::byte const> in, std::size_t first, span<I> indices) {
-    later([in, first, indices](topsum::host& h) { h.decode_bitmap(in.inside_, first, indices.inside_); });
+    later([in, first, indices](topsum::host& h) { h.decode_bitmap(Queue::inside(in), first, Queue::inside(indices)); });
   }
   template <class I, class R, class Values>
   void quantise(span<I const> indices, span<R const> values, Values const& codec, span<std::byte> out) {
     later([indices, values, codec, out](topsum::host& h) {
-      h.quantise(indices.inside_, values.inside_, codec, out.inside_);
+      h.quantise(Queue::inside(indices), Queue::inside(values), codec, Queue::inside(out));
     });
   }
   template <class R, class Values>
   void dequantise(span<std::byte const> in, Values const& codec, span<R> values) {
-    later([in, codec, values](topsum::host& h) { h.dequantise(in.inside_, codec, values.inside_); });
+    later([in, codec, values](topsum::host& h) { h.dequantise(Queue::inside(in), codec, Queue::inside(values)); });
   }
 
  private:
@@ -393,23 +422,26 @@ class archetype_backend {
   }
   template <class R, class I>
   static topsum::entries_view<topsum::host, R, I> raw(list<R, I> const& a) {
-    return {a.indices.inside_, a.values.inside_, a.count.inside_};
+    return {Queue::inside(a.indices), Queue::inside(a.values), Queue::inside(a.count)};
   }
   template <class T, class Formula>
-  static topsum::source<topsum::host, T, Formula> raw(topsum::source<archetype_backend, T, Formula> const& from) {
-    topsum::source<topsum::host, T, Formula> inside{from.gradient.inside_, {}, {}, from.formula, from.fault.inside_};
+  static topsum::source<topsum::host, T, Formula> raw(topsum::source<basic_archetype, T, Formula> const& from) {
+    topsum::source<topsum::host, T, Formula> inside{
+        Queue::inside(from.gradient), {}, {}, from.formula, Queue::inside(from.fault)};
     for (std::size_t j = 0; j < Formula::states; ++j) {
-      inside.states_in[j] = from.states_in[j].inside_;
-      inside.states_out[j] = from.states_out[j].inside_;
+      inside.states_in[j] = Queue::inside(from.states_in[j]);
+      inside.states_out[j] = Queue::inside(from.states_out[j]);
     }
     return inside;
   }
 
   std::shared_ptr<topsum::host> within_ = std::make_shared<topsum::host>();
-  std::shared_ptr<verb_queue> queue_ = std::make_shared<verb_queue>();
+  std::shared_ptr<Queue> queue_;
   std::shared_ptr<std::atomic<std::size_t>> reads_ = std::make_shared<std::atomic<std::size_t>>(0);
   std::size_t allocated_ = 0;
 };
+
+using archetype_backend = basic_archetype<archetype_span, archetype_buffer, verb_queue>;
 
 }  // namespace test
 

@@ -36,17 +36,17 @@ struct tags {
 using plan_slots = tags<selection_tag, residual_tag, codec_tag, exchange_tag, reduction_tag, backend_tag, index_tag,
                         nonfinite_tag, coverage_tag>;
 
-/// The stage for slot `Tag` among the keywords, else the default.
+/// The stage for slot `Tag` among the keywords, else a `Default`, which is made only then.
 template <class Tag, class Default>
-[[nodiscard]] constexpr auto pick(Default const& otherwise) {
-  return otherwise;
+[[nodiscard]] constexpr auto pick() {
+  return Default{};
 }
 template <class Tag, class Default, class First, class... Rest>
-[[nodiscard]] constexpr auto pick(Default const& otherwise, First const& first, Rest const&... rest) {
+[[nodiscard]] constexpr auto pick(First const& first, Rest const&... rest) {
   if constexpr (std::same_as<stage_tag_t<as_stage_t<First>>, Tag>) {
     return as_stage(first);
   } else {
-    return pick<Tag>(otherwise, rest...);
+    return pick<Tag, Default>(rest...);
   }
 }
 /// The keyword of slot `Tag`, where there is one.
@@ -55,11 +55,11 @@ template <class Tag, class Keyword, class... S>
   if constexpr (filled<Tag, S...> == 0) {
     return std::nullopt;
   } else {
-    return pick<Tag>(Keyword{}, stages...);
+    return pick<Tag, Keyword>(stages...);
   }
 }
 template <class Tag, class Default, class... S>
-using pick_t = decltype(pick<Tag>(std::declval<Default const&>(), std::declval<S const&>()...));
+using pick_t = decltype(pick<Tag, Default>(std::declval<S const&>()...));
 
 }  // namespace topsum::detail
 

@@ -45,6 +45,24 @@ template <class T>
   return x;
 }
 
+/// Where a law of exchanges runs on each rank: on the transport of ranks as threads, and a backend. A backend of your own kind of
+/// device gets its transport by a seat of your own: `where.sit(comm)` gives an object with `transport()` and `backend()`.
+template <class B>
+struct seat {
+  local::communicator& comm;
+  B const& on;
+  [[nodiscard]] local::communicator transport() const { return comm; }
+  [[nodiscard]] B const& backend() const { return on; }
+};
+template <class B>
+[[nodiscard]] auto sit(B const& on, local::communicator& comm) {
+  if constexpr (requires { on.sit(comm); }) {
+    return on.sit(comm);
+  } else {
+    return seat<B>{comm, on};
+  }
+}
+
 /// What every rank saw over some steps.
 template <class T>
 struct history {
@@ -66,12 +84,16 @@ template <class T, class I, class B, class... S>
   local::run(
       ranks,
       [&](local::communicator comm) {
-        auto plan = plan_allreduce<T>(comm, n, on, topsum::index<I>{}, stages...);
+        auto const here = sit(on, comm);
+        auto const make_plan = [&] {
+          return plan_allreduce<T>(here.transport(), n, here.backend(), topsum::index<I>{}, stages...);
+        };
+        auto plan = make_plan();
         auto const r = static_cast<std::size_t>(comm.rank());
         for (std::uint64_t step = 0; step < steps; ++step) {
           if (step == restart) {
             auto const saved = plan.save();
-            plan = plan_allreduce<T>(comm, n, on, topsum::index<I>{}, stages...);
+            plan = make_plan();
             plan.load(saved);
           }
           auto& b = plan.backend();
@@ -98,7 +120,7 @@ template <value_type T, index_type I = std::uint32_t, class X, class... S>
            });
   };
   auto const P = static_cast<std::size_t>(ranks);
-  auto const on = detail::pick<backend_tag>(host{}, others...);
+  auto const on = detail::pick<backend_tag, host>(others...);
   std::uint64_t const never = steps;
   auto const run = [&](input kind, spread how, std::uint64_t shuffle, std::uint64_t restart) {
     if constexpr (detail::filled<backend_tag, S...> == 0) {

@@ -45,6 +45,7 @@ template <transport T>
 class counting : public detail::ticket_of<T> {
  public:
   static constexpr bool stream_ordered = is_stream_ordered<T>;
+  static constexpr bool stages_host_memory = topsum::stages_host_memory<T>;
 
   explicit counting(T inner) : inner_{std::move(inner)}, tally_{std::make_shared<sent_tally>()} { reset(); }
 

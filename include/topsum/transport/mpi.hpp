@@ -186,7 +186,7 @@ class communicator {
                                  MPI_BYTE, link_->comm),
                     "MPI_Alltoall");
     } else {
-      detail::host_memory memory;
+      collective::host_memory memory;
       collective::detail::block_walk const own{size(), rank(), [block](int) { return block; }};
       collective::detail::copy_own(memory, own.of(from), own.of(to));
       collective::detail::rotate(*this, memory, own, from, own, to);
@@ -262,7 +262,7 @@ class communicator {
 
   template <class Sizes>
   void gather_by_ring(host_span<std::byte const> mine, host_span<std::byte> all, Sizes sizes) {
-    detail::host_memory memory;
+    collective::host_memory memory;
     collective::detail::block_walk const blocks{size(), rank(), sizes};
     collective::detail::copy_own(memory, mine, blocks.of(all));
     collective::detail::ring_gather(*this, memory, blocks, all);

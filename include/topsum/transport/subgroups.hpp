@@ -41,6 +41,7 @@ template <transport T>
 class subgroups {
  public:
   static constexpr bool stream_ordered = is_stream_ordered<T>;
+  static constexpr bool stages_host_memory = topsum::stages_host_memory<T>;
   using ticket = typename T::ticket;
 
   explicit subgroups(T inner) : inner_{std::move(inner)}, shared_{std::make_shared<shared>()} {

@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,16 @@ inline constexpr bool is_stream_ordered = [] {
 }();
 
 namespace collective {
+
+/// Host memory as collectives need a backend: where there is none, or none is wanted.
+struct host_memory {
+  template <class T>
+  using span = host_span<T>;
+  void copy(host_span<std::byte const> from, host_span<std::byte> to) {
+    std::memcpy(to.data(), from.data(), from.size());
+  }
+  void wait() {}
+};
 
 /// Waits until what the backend has queued has run, unless the transport keeps the stream's order itself. Local.
 template <transport C, class B>

@@ -146,16 +146,6 @@ struct link {
   }
 };
 
-/// Verbs built of messages where one MPI call does not take enough: host memory, as a backend.
-struct host_memory {
-  template <class T>
-  using span = host_span<T>;
-  void copy(host_span<std::byte const> from, host_span<std::byte> to) {
-    std::memcpy(to.data(), from.data(), from.size());
-  }
-  void wait() {}
-};
-
 template <reducible V>
 MPI_Datatype type_of() {
   if constexpr (std::same_as<V, float>) {
