@@ -100,7 +100,7 @@ job_documented() {
 # The headers that bring in a library are the ones whose name says so.
 job_includes() {
   local status=0 header owner
-  for owner in mpi.h:include/topsum/transport/detail/mpi_calls.hpp nccl.h:include/topsum/transport/nccl.hpp \
+  for owner in mpi.h:include/topsum/transport/detail/mpi_calls.hpp nccl.h:include/topsum/transport/detail/nccl_calls.hpp \
     cuda_fp16.h:include/topsum/core/cuda_values.hpp cuda_bf16.h:include/topsum/core/cuda_values.hpp; do
     while read -r header; do
       if [ "$header" != "${owner#*:}" ]; then

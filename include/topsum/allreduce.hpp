@@ -133,8 +133,11 @@ template <class T, class C, class... S>
             !(stages_host_memory<C> && std::same_as<bytes_in<B>, host_span<std::byte>>),
             "topsum: this transport moves device memory (NCCL), and the plan's data are in host memory: pass a "
             "CUDA backend with it, or for host memory topsum::mpi::communicator");
-        static_assert(reaches<C, B>,
-                      "topsum: the transport cannot move the backend's memory; the lines below name what is missing");
+        static_assert(
+            reaches<C, B>,
+            "topsum: the transport cannot move the backend's memory: host memory travels by any transport, device "
+            "memory travels by topsum::nccl::communicator, and between threads by topsum::local; the lines "
+            "below name what is missing");
         static_assert(selection_policy<typename choice::selection, B, T, I>,
                       "topsum: the selection slot's stage does not satisfy topsum::selection_policy (or its rule "
                       "topsum::selection_rule); the lines below name what is missing");

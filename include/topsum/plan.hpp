@@ -122,6 +122,17 @@ class plan {
     return run(gradient, result.size(), result, write);
   }
 
+  /// Memory of another kind is refused.
+  template <class Other>
+    requires(!std::convertible_to<Other, result_span>)
+  report operator()(Other&&) {
+    static_assert(
+        std::convertible_to<Other, result_span>,
+        "topsum: this plan's gradients are in its backend's memory, as mutable values of the plan's type: for "
+        "host memory write std::span<T>, for a device's write topsum::device_span<T>{pointer, n}");
+    return {};
+  }
+
   /// The same without touching n values of a result: entries that an optimizer can apply one by one.
   [[nodiscard]] sparse_result<B, wide_type, I> sparse(gradient_span gradient) {
     static_assert(

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <span>
 #include <string>
 #include <topsum/core/value.hpp>
 #include <topsum/error.hpp>
@@ -46,6 +47,12 @@ std::vector<ending> endings(int ranks, F f, std::chrono::milliseconds limit = st
   how.time_limit = limit;
   return topsum::local::run(
       ranks, [&](topsum::local::communicator& comm) { return ending_of([&] { f(comm); }); }, how);
+}
+
+template <class T>
+std::vector<std::byte> bytes_of(std::vector<T> const& values) {
+  auto const view = std::as_bytes(std::span{values});
+  return {view.begin(), view.end()};
 }
 
 template <class T>

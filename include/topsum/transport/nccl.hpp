@@ -72,6 +72,8 @@ class communicator {
   template <transport Ranks>
     requires can_send_recv<Ranks>
   [[nodiscard]] static communicator create(Ranks& ranks, cudaStream_t stream, options const& how = {}) {
+    auto link = std::make_shared<detail::link>();
+    link->time_limit = limit_of(how);
     struct {
       ncclResult_t state = ncclSuccess;
       ncclUniqueId id{};
@@ -79,10 +81,8 @@ class communicator {
     if (ranks.rank() == 0) told.state = ncclGetUniqueId(&told.id);
     collective::host_memory memory;
     collective::broadcast(ranks, memory, std::as_writable_bytes(std::span{&told, 1}), 0);
-    auto link = std::make_shared<detail::link>();
     link->rank = ranks.rank();
     link->size = ranks.size();
-    link->time_limit = how.time_limit;
     if (told.state != ncclSuccess)
       link->fail(errc::transport, topsum::detail::sentence("ncclGetUniqueId: ", ncclGetErrorString(told.state)));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -90,7 +90,7 @@ class communicator {
     ncclResult_t const state = ncclCommInitRankConfig(&link->comm, link->size, told.id, link->rank, &config);
     link->owned = true;
     link->check(state, "ncclCommInitRankConfig");
-    return communicator{std::move(link), stream, how};
+    return communicator{std::move(link), stream};
   }
   /// The user's communicator as it is, blocking or not, which stays the user's: it outlives the last handle. Local. Throws
   /// errc::bad_argument for a null communicator, another device than the current one, and a time limit below 1 ms.
@@ -99,10 +99,10 @@ class communicator {
       throw error{errc::bad_argument, "nccl: communicator::adopt: a null pointer is no communicator"};
     auto link = std::make_shared<detail::link>();
     link->comm = ranks;
-    link->time_limit = how.time_limit;
+    link->time_limit = limit_of(how);
     link->check(ncclCommUserRank(ranks, &link->rank), "ncclCommUserRank");
     link->check(ncclCommCount(ranks, &link->size), "ncclCommCount");
-    return communicator{std::move(link), stream, how};
+    return communicator{std::move(link), stream};
   }
 
   [[nodiscard]] int rank() const noexcept { return link_->rank; }
@@ -190,9 +190,7 @@ class communicator {
   }
 
  private:
-  communicator(std::shared_ptr<detail::link> link, cudaStream_t stream, options const& how) : link_{std::move(link)} {
-    if (how.time_limit < std::chrono::milliseconds{1})
-      throw error{errc::bad_argument, "nccl: .time_limit is below 1 ms; write how long a peer may keep us waiting"};
+  communicator(std::shared_ptr<detail::link> link, cudaStream_t stream) : link_{std::move(link)} {
     int device = 0;
     int ours = 0;
     link_->check(ncclCommCuDevice(link_->comm, &device), "ncclCommCuDevice");
@@ -204,6 +202,11 @@ class communicator {
     link_->stream = stream;
   }
 
+  static std::chrono::milliseconds limit_of(options const& how) {
+    if (how.time_limit < std::chrono::milliseconds{1})
+      throw error{errc::bad_argument, "nccl: .time_limit is below 1 ms; write how long a peer may keep us waiting"};
+    return how.time_limit;
+  }
   static std::size_t index(int rank) noexcept { return static_cast<std::size_t>(rank); }
 
   void expect_rank(int peer) const {

@@ -107,8 +107,10 @@ struct link {
   link& operator=(link const&) = delete;
   ~link() {
     if (owned && comm != nullptr) ncclCommDestroy(comm);
-    if (!given_up.empty() && broken_by.empty()) cudaStreamSynchronize(stream);
-    if (!broken_by.empty()) {  // the stream may never get there: the memory stays
+    if (given_up.empty()) return;
+    if (broken_by.empty() || owned) {  // an aborted communicator lets its stream go on
+      cudaStreamSynchronize(stream);
+    } else {  // the stream may never get there: the memory stays
       for (auto& one : given_up) static_cast<void>(one.release());
     }
   }

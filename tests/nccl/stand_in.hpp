@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// NCCL without a GPU: programs that link nccl_stand_in.cpp call NCCL and CUDA's runtime by their own headers, and get host memory
+// NCCL without a GPU: programs that link stand_in.cpp call NCCL and CUDA's runtime by their own headers, and get host memory
 // and ranks that are threads. Strict where NCCL is: nothing moves before a group ends, a send ends when its receiver has it, streams
 // run on their own, device memory starts as NaN and nothing else is taken for it, non-blocking communicators are in progress for
 // a while. Stricter in one thing: messages of another size than expected are reported, to both ranks. Never link the real libraries too.
-#ifndef TOPSUM_TESTS_SUPPORT_NCCL_STAND_IN_HPP
-#define TOPSUM_TESTS_SUPPORT_NCCL_STAND_IN_HPP
+#ifndef TOPSUM_TESTS_NCCL_STAND_IN_HPP
+#define TOPSUM_TESTS_NCCL_STAND_IN_HPP
 
 #include <cuda_runtime_api.h>
 
@@ -17,7 +17,7 @@
 #include <topsum/transport/nccl.hpp>
 #include <utility>
 
-#include "archetype_backend.hpp"
+#include "support/archetype_backend.hpp"
 
 namespace test {
 
@@ -101,7 +101,7 @@ using device_archetype = basic_archetype<topsum::device_span, device_buffer, str
 // A rank's stream, its backend and its NCCL communicator; where the laws of exchanges run.
 class nccl_seat {
  public:
-  nccl_seat(topsum::local::communicator& comm, topsum::nccl::options const& how = {})
+  explicit nccl_seat(topsum::local::communicator& comm, topsum::nccl::options const& how = {})
       : transport_{topsum::nccl::communicator::create(comm, stream_.native(), how)} {}
   [[nodiscard]] topsum::nccl::communicator transport() const { return transport_; }
   [[nodiscard]] device_archetype backend() const {
@@ -112,6 +112,20 @@ class nccl_seat {
  private:
   cuda_stream stream_;
   topsum::nccl::communicator transport_;
+};
+
+// The same without NCCL: ranks as threads share the device.
+class shared_device_seat {
+ public:
+  explicit shared_device_seat(topsum::local::communicator& comm) : comm_{comm} {}
+  [[nodiscard]] topsum::local::communicator transport() const { return comm_; }
+  [[nodiscard]] device_archetype backend() const {
+    return device_archetype{std::make_shared<stream_queue>(stream_.native())};
+  }
+
+ private:
+  cuda_stream stream_;
+  topsum::local::communicator comm_;
 };
 
 }  // namespace test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A strict stand-in for libnccl and for what our code calls of CUDA's runtime, on host memory: see nccl_stand_in.hpp.
-#include "nccl_stand_in.hpp"
+// A strict stand-in for libnccl and for what our code calls of CUDA's runtime, on host memory: see stand_in.hpp.
+#include "stand_in.hpp"
 
 #include <nccl.h>
 
@@ -437,20 +437,20 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
 }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  static std::mutex mutex;
+  static std::vector<std::unique_ptr<ncclComm>> gone;  // what is on streams may still look at them
+  std::lock_guard const lock{mutex};
+  gone.emplace_back(comm);
+  return ncclSuccess;
+}
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   {
     std::lock_guard const lock{comm->in->mutex};
     comm->in->aborted[static_cast<std::size_t>(comm->rank)] = true;
   }
   comm->in->changed.notify_all();
-  return ncclSuccess;  // what is on streams may still look at the communicator: it stays
-}
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  static std::mutex mutex;
-  static std::vector<std::unique_ptr<ncclComm>> gone;  // its streams may not have come to their ends
-  std::lock_guard const lock{mutex};
-  gone.emplace_back(comm);
-  return ncclSuccess;
+  return ncclCommDestroy(comm);
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   std::lock_guard const lock{comm->in->mutex};
