@@ -34,7 +34,7 @@ void train(topsum::nccl::communicator ranks, test::device_archetype device) {
   std::vector<float> gradient(100);
 #ifdef CASE_host_span_in_a_device_plan
   // case: host_span_in_a_device_plan
-  // expect: topsum: this plan's gradients are in its backend's memory .*for a device's write topsum::device_span
+  // expect: topsum: this plan's gradients are in its backend's memory
   plan(std::span{gradient});
 #endif
   plan(topsum::device_span{gradient.data(), gradient.size()});

@@ -45,8 +45,7 @@ template <class T>
   return x;
 }
 
-/// Where a law of exchanges runs on each rank: on the transport of ranks as threads, and a backend. A backend of your own kind of
-/// device gets its transport by a seat of your own: `where.sit(comm)` gives an object with `transport()` and `backend()`.
+/// Where a law of exchanges runs on a rank: over ranks as threads, with a backend.
 template <class B>
 struct seat {
   local::communicator& comm;
@@ -54,6 +53,8 @@ struct seat {
   [[nodiscard]] local::communicator transport() const { return comm; }
   [[nodiscard]] B const& backend() const { return on; }
 };
+/// What gives a rank its transport and its backend: a `seat`, or for a device with a transport of its own what `on.sit(comm)` returns,
+/// with `transport()` and `backend()`.
 template <class B>
 [[nodiscard]] auto sit(B const& on, local::communicator& comm) {
   if constexpr (requires { on.sit(comm); }) {
