@@ -6,7 +6,7 @@
 #include <topsum/transport/nccl.hpp>
 #include <vector>
 
-#include "nccl/stand_in.hpp"
+#include "support/device_archetype.hpp"
 
 // A transport of host memory, like MPI's.
 struct host_only {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// A strict stand-in for libnccl and for what our code calls of CUDA's runtime, on host memory: see stand_in.hpp.
-#include "stand_in.hpp"
-
+// A strict stand-in for libnccl and for what our code calls of CUDA's runtime: programs that link this use NCCL and CUDA by their own
+// headers, and get host memory and ranks that are threads, without a GPU. Strict where NCCL is: nothing moves before a group ends, a
+// send ends when its receiver has it, streams run on their own, device memory starts as NaN and nothing else is taken for it,
+// non-blocking communicators are in progress for a while. Stricter in one thing: messages of another size than expected are reported,
+// to both ranks. Only functions of NCCL 2.18. Never link the real libraries too.
+#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <algorithm>
@@ -15,9 +18,9 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <topsum/concepts.hpp>
 #include <topsum/core/bfloat16.hpp>
 #include <topsum/core/half.hpp>
-#include <topsum/core/value.hpp>
 #include <utility>
 #include <vector>
 
@@ -147,6 +150,7 @@ cudaError_t cudaMalloc(void** at, std::size_t bytes) {
   *at = device().allocate(bytes);
   return cudaSuccess;
 }
+cudaError_t cudaMallocManaged(void** at, std::size_t bytes, unsigned) { return cudaMalloc(at, bytes); }
 cudaError_t cudaFree(void* at) { return at == nullptr || device().free(at) ? cudaSuccess : cudaErrorInvalidValue; }
 cudaError_t cudaMallocHost(void** at, std::size_t bytes) {
   *at = new std::byte[bytes];

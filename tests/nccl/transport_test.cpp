@@ -11,7 +11,7 @@
 #include <topsum/testing/transport_laws.hpp>
 #include <vector>
 
-#include "stand_in.hpp"
+#include "support/device_archetype.hpp"
 #include "support/ranks.hpp"
 #include "support/transport_checks.hpp"
 

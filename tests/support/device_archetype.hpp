@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// NCCL without a GPU: programs that link stand_in.cpp call NCCL and CUDA's runtime by their own headers, and get host memory
-// and ranks that are threads. Strict where NCCL is: nothing moves before a group ends, a send ends when its receiver has it, streams
-// run on their own, device memory starts as NaN and nothing else is taken for it, non-blocking communicators are in progress for
-// a while. Stricter in one thing: messages of another size than expected are reported, to both ranks. Never link the real libraries too.
-#ifndef TOPSUM_TESTS_NCCL_STAND_IN_HPP
-#define TOPSUM_TESTS_NCCL_STAND_IN_HPP
+// The archetype backend in CUDA's memory space: memory that the host reaches too (managed), verbs that a stream calls on the host. Over
+// the real libraries, or over a stand-in for them (tests/nccl).
+#ifndef TOPSUM_TESTS_SUPPORT_DEVICE_ARCHETYPE_HPP
+#define TOPSUM_TESTS_SUPPORT_DEVICE_ARCHETYPE_HPP
 
 #include <cuda_runtime_api.h>
 
@@ -17,7 +15,7 @@
 #include <topsum/transport/nccl.hpp>
 #include <utility>
 
-#include "support/archetype_backend.hpp"
+#include "archetype_backend.hpp"
 
 namespace test {
 
@@ -64,7 +62,7 @@ class device_buffer {
   device_buffer() = default;
   device_buffer(std::size_t n, std::shared_ptr<stream_queue> queue) : size_{n}, queue_{std::move(queue)} {
     void* at = nullptr;
-    if (n != 0) cudaMalloc(&at, n * sizeof(T));
+    if (n != 0) cudaMallocManaged(&at, n * sizeof(T), cudaMemAttachGlobal);
     data_ = static_cast<T*>(at);
   }
   device_buffer(device_buffer&& other) noexcept
@@ -98,7 +96,7 @@ class device_buffer {
 // The archetype in CUDA's memory space, on a stream.
 using device_archetype = basic_archetype<topsum::device_span, device_buffer, stream_queue>;
 
-// A rank's stream, its backend and its NCCL communicator; where the laws of exchanges run.
+// A rank's stream, its backend and its NCCL communicator.
 class nccl_seat {
  public:
   explicit nccl_seat(topsum::local::communicator& comm, topsum::nccl::options const& how = {})
@@ -126,6 +124,16 @@ class shared_device_seat {
  private:
   cuda_stream stream_;
   topsum::local::communicator comm_;
+};
+
+// Where the laws of exchanges run, for `topsum::laws::exchange`.
+struct over_nccl {
+  using stage_tag = topsum::backend_tag;
+  [[nodiscard]] nccl_seat sit(topsum::local::communicator& comm) const { return nccl_seat{comm}; }
+};
+struct over_shared_device {
+  using stage_tag = topsum::backend_tag;
+  [[nodiscard]] shared_device_seat sit(topsum::local::communicator& comm) const { return shared_device_seat{comm}; }
 };
 
 }  // namespace test
