@@ -228,7 +228,12 @@ class communicator {
     link_->expect_working();
     link_->check(ncclGroupStart(), "ncclGroupStart");
     first_fault_ = ncclSuccess;
-    messages();
+    try {
+      messages();
+    } catch (...) {
+      ncclGroupEnd();
+      throw;
+    }
     ncclResult_t const ended = ncclGroupEnd();
     link_->check(first_fault_, "ncclSend or ncclRecv");
     link_->check(ended, "ncclGroupEnd");
