@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -143,6 +144,7 @@ cudaError_t cudaGetDevice(int* which) {
   *which = 0;
   return cudaSuccess;
 }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
 char const* cudaGetErrorString(cudaError_t code) {
   return code == cudaErrorInvalidValue ? "invalid argument" : "error";
 }
@@ -317,6 +319,11 @@ struct ncclComm {
 
   [[nodiscard]] bool is_over() const { return in->aborted[static_cast<std::size_t>(rank)]; }
   void fault(int who, ncclResult_t what) const { in->faults[static_cast<std::size_t>(who)] = what; }
+  // In progress: such a communicator answers ncclCommGetAsyncError alone.
+  [[nodiscard]] bool is_busy() const {
+    std::lock_guard const lock{in->mutex};
+    return in->joined != in->size || lag > 0;
+  }
   ncclResult_t answer() {
     if (blocking) return ncclSuccess;
     lag = 2;
@@ -449,6 +456,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (current.depth != 0) std::abort();  // the open group still knows it
   {
     std::lock_guard const lock{comm->in->mutex};
     comm->in->aborted[static_cast<std::size_t>(comm->rank)] = true;
@@ -464,6 +472,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
+  if (comm->is_busy()) return ncclInvalidArgument;
   *count = static_cast<int>(comm->in->size);
   return ncclSuccess;
 }
@@ -472,6 +481,7 @@ ncclResult_t ncclCommCuDevice(ncclComm_t, int* which) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  if (comm->is_busy()) return ncclInvalidArgument;
   *rank = comm->rank;
   return ncclSuccess;
 }

@@ -37,7 +37,7 @@ struct options {
   std::chrono::milliseconds time_limit = std::chrono::minutes{5};
 };
 
-/// Handle of an NCCL communicator and a stream; cheap to copy. Calls come from one thread at a time, while the communicator's device
+/// Handle of an NCCL communicator and a stream, which both outlive the last handle if they are the user's; cheap to copy. Calls come from one thread at a time, while the communicator's device
 /// is current, and those of collectives in the same order on every rank. Host messages allocate until groups of their size have been
 /// seen; nothing else does, except inside NCCL.
 class communicator {
@@ -100,6 +100,9 @@ class communicator {
     auto link = std::make_shared<detail::link>();
     link->comm = ranks;
     link->time_limit = limit_of(how);
+    ncclResult_t state = ncclSuccess;  // a non-blocking one may still be joining, and answers nothing else until it has
+    ncclResult_t const asked = ncclCommGetAsyncError(ranks, &state);
+    link->check(asked != ncclSuccess ? asked : state, "ncclCommGetAsyncError");
     link->check(ncclCommUserRank(ranks, &link->rank), "ncclCommUserRank");
     link->check(ncclCommCount(ranks, &link->size), "ncclCommCount");
     return communicator{std::move(link), stream};
@@ -133,39 +136,36 @@ class communicator {
   }
   /// `collective::all_gather_v`: one group, a message to and from each peer.
   void all_gather_v(device_span<std::byte const> mine, device_span<std::byte> all, host_span<std::size_t const> sizes) {
-    std::size_t begin = 0;
+    link_->expect_working();
+    auto const each_block = [&](auto f) {
+      for (std::size_t begin = 0, r = 0; r < sizes.size(); begin += sizes[r++])
+        f(static_cast<int>(r), all.subspan(begin, sizes[r]));
+    };
+    each_block([&](int r, device_span<std::byte> block) {
+      if (r == rank()) keep_own(mine, block);
+    });
     in_group([&] {
-      for (int r = 0; r < size(); ++r) {
-        auto const block = all.subspan(begin, sizes[index(r)]);
-        begin += block.size();
-        if (r == rank()) {
-          keep_own(mine, block);
-        } else {
-          send(r, mine);
-          receive(r, block);
-        }
-      }
+      each_block([&](int r, device_span<std::byte> block) {
+        if (r == rank()) return;
+        send(r, mine);
+        receive(r, block);
+      });
     });
   }
   /// `collective::all_to_all`, in one group.
   void all_to_all(device_span<std::byte const> from, device_span<std::byte> to) {
     std::size_t const block = from.size() / index(size());
-    in_group([&] {
-      for (int r = 0; r < size(); ++r)
-        swap(r, from.subspan(index(r) * block, block), to.subspan(index(r) * block, block));
+    swap_blocks([&](auto f) {
+      for (std::size_t r = 0; r < index(size()); ++r)
+        f(static_cast<int>(r), from.subspan(r * block, block), to.subspan(r * block, block));
     });
   }
   /// `collective::all_to_all_v`, in one group.
   void all_to_all_v(device_span<std::byte const> from, host_span<std::size_t const> from_sizes,
                     device_span<std::byte> to, host_span<std::size_t const> to_sizes) {
-    std::size_t out = 0;
-    std::size_t in = 0;
-    in_group([&] {
-      for (int r = 0; r < size(); ++r) {
-        swap(r, from.subspan(out, from_sizes[index(r)]), to.subspan(in, to_sizes[index(r)]));
-        out += from_sizes[index(r)];
-        in += to_sizes[index(r)];
-      }
+    swap_blocks([&](auto f) {
+      for (std::size_t r = 0, out = 0, in = 0; r < from_sizes.size(); out += from_sizes[r], in += to_sizes[r], ++r)
+        f(static_cast<int>(r), from.subspan(out, from_sizes[r]), to.subspan(in, to_sizes[r]));
     });
   }
   /// Elementwise over ranks, in place, by ncclAllReduce: the same bits on every rank; from run to run with as many ranks on the same
@@ -222,18 +222,13 @@ class communicator {
     if (size != 0) link_->check(one(), name);
   }
 
-  /// What `messages` posts travels together. NCCL wants its group ended whatever happens inside.
+  /// What `messages` posts travels together. It must not throw, nor abort the communicator: NCCL remembers it until the group ends.
   template <class Messages>
   void in_group(Messages messages) {
     link_->expect_working();
     link_->check(ncclGroupStart(), "ncclGroupStart");
     first_fault_ = ncclSuccess;
-    try {
-      messages();
-    } catch (...) {
-      ncclGroupEnd();
-      throw;
-    }
+    messages();
     ncclResult_t const ended = ncclGroupEnd();
     link_->check(first_fault_, "ncclSend or ncclRecv");
     link_->check(ended, "ncclGroupEnd");
@@ -247,10 +242,20 @@ class communicator {
   void note(ncclResult_t code) {
     if (code != ncclInProgress && first_fault_ == ncclSuccess) first_fault_ = code;
   }
-  void swap(int peer, device_span<std::byte const> out, device_span<std::byte> in) {
-    if (peer == rank()) return keep_own(out, in);
-    send(peer, out);
-    receive(peer, in);
+  /// `each(f)` calls f(rank, what goes there, where to put what comes from there) for every rank.
+  template <class Each>
+  void swap_blocks(Each each) {
+    link_->expect_working();
+    each([&](int r, device_span<std::byte const> out, device_span<std::byte> in) {
+      if (r == rank()) keep_own(out, in);
+    });
+    in_group([&] {
+      each([&](int r, device_span<std::byte const> out, device_span<std::byte> in) {
+        if (r == rank()) return;
+        send(r, out);
+        receive(r, in);
+      });
+    });
   }
   void keep_own(device_span<std::byte const> from, device_span<std::byte> to) {
     if (from.size() == 0 || from.data() == to.data()) return;
@@ -274,6 +279,11 @@ class communicator {
 inline communicator::ticket communicator::start(std::span<transfer<host_span<std::byte const>> const> sends,
                                                 std::span<transfer<host_span<std::byte>> const> receives) {
   link_->expect_working();
+  if (link_->is_captured())
+    throw error{
+        errc::bad_argument,
+        "nccl: host messages while the stream is captured; a plan's step waits for its headers, so capture only what "
+        "has device memory"};
   for (auto const& one : sends) expect_rank(one.peer);
   for (auto const& one : receives) expect_rank(one.peer);
   if (link_->spare.empty()) link_->spare.push_back(std::make_unique<detail::staging>());

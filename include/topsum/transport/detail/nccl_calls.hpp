@@ -143,10 +143,15 @@ struct link {
     if (code != cudaSuccess) fail(errc::transport, topsum::detail::sentence(call, ": ", cudaGetErrorString(code)));
   }
 
+  /// Whether calls on the stream are being recorded for a graph.
+  [[nodiscard]] bool is_captured() const noexcept {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+  }
+
   /// Throws what NCCL has found wrong since. Asks nothing while the stream is captured.
   void poll() {
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess || capturing != cudaStreamCaptureStatusNone) return;
+    if (is_captured()) return;
     ncclResult_t state = ncclSuccess;
     ncclResult_t const asked = ncclCommGetAsyncError(comm, &state);
     if (asked != ncclSuccess) state = asked;
@@ -160,6 +165,7 @@ struct link {
       cudaError_t const code = cudaEventQuery(event);
       if (code == cudaSuccess) return;
       if (code != cudaErrorNotReady) check(code, "cudaEventQuery");
+      static_cast<void>(cudaGetLastError());  // "not ready" is no error: nobody else should find it
       poll();
       if (end.has_passed())
         fail(errc::timeout, topsum::detail::sentence("the stream waited ", time_limit.count(),
