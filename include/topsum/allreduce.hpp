@@ -130,7 +130,7 @@ template <class T, class C, class... S>
       static_assert(index_type<I>, "topsum: the index type is neither std::uint32_t nor std::uint64_t");
       if constexpr (backend<B> && index_type<I>) {
         static_assert(
-            !(stages_host_memory<C> && std::same_as<bytes_in<B>, host_span<std::byte>>),
+            !stages_data<C, B>,
             "topsum: this transport moves device memory (NCCL), and the plan's data are in host memory: pass a "
             "CUDA backend with it, or for host memory topsum::mpi::communicator");
         static_assert(

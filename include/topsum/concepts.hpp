@@ -485,19 +485,16 @@ concept can_broadcast = transport<C> && requires(C& c, Bytes bytes, int root) { 
 /// Whether a transport's host messages are copied to a device and back, as it says by
 /// `static constexpr bool stages_host_memory = true`: good for headers and counts, not for a plan's data.
 template <class C>
-inline constexpr bool stages_host_memory = [] {
-  if constexpr (requires { C::stages_host_memory; }) {
-    return static_cast<bool>(C::stages_host_memory);
-  } else {
-    return false;
-  }
-}();
+inline constexpr bool stages_host_memory = requires { requires C::stages_host_memory; };
+
+/// Whether that would be needed for the data of a plan on backend `B`.
+template <class C, class B>
+inline constexpr bool stages_data = stages_host_memory<C> && std::same_as<bytes_in<B>, host_span<std::byte>>;
 
 /// Whether a transport can move a backend's memory: it takes that backend's spans, and the host's for headers. What verbs it
 /// lacks is built (`transport/verbs.hpp`).
 template <class C, class B>
-concept reaches = can_send_recv<C> && can_send_recv<C, bytes_in<B>, const_bytes_in<B>> &&
-                  !(stages_host_memory<C> && std::same_as<bytes_in<B>, host_span<std::byte>>);
+concept reaches = can_send_recv<C> && can_send_recv<C, bytes_in<B>, const_bytes_in<B>> && !stages_data<C, B>;
 
 }  // namespace topsum
 

@@ -37,9 +37,9 @@ struct options {
   std::chrono::milliseconds time_limit = std::chrono::minutes{5};
 };
 
-/// Handle of an NCCL communicator and a stream, which both outlive the last handle if they are the user's; cheap to copy. Calls come from one thread at a time, while the communicator's device
-/// is current, and those of collectives in the same order on every rank. Host messages allocate until groups of their size have been
-/// seen; nothing else does, except inside NCCL.
+/// Handle of an NCCL communicator and a stream; cheap to copy. Both outlive the last handle if they are the user's. Calls come from
+/// one thread at a time, while the communicator's device is current, and those of collectives in the same order on every rank.
+/// Host messages allocate until groups of their size have been seen; nothing else does, except inside NCCL.
 class communicator {
  public:
   static constexpr bool stream_ordered = true;
@@ -118,7 +118,11 @@ class communicator {
   /// Enqueues a group of messages between device memories and returns. Memory belongs to the stream from here on.
   [[nodiscard]] ticket start(std::span<transfer<device_span<std::byte const>> const> sends,
                              std::span<transfer<device_span<std::byte>> const> receives) {
-    post(sends, receives);
+    expect_ranks(sends, receives);
+    in_group([&](detail::open_group& group) {
+      for (auto const& [peer, bytes] : sends) group.send(peer, bytes);
+      for (auto const& [peer, bytes] : receives) group.receive(peer, bytes);
+    });
     return {};
   }
   /// A group of messages between host memories, staged; sends are taken at once.
@@ -144,11 +148,11 @@ class communicator {
     each_block([&](int r, device_span<std::byte> block) {
       if (r == rank()) keep_own(mine, block);
     });
-    in_group([&] {
+    in_group([&](detail::open_group& group) {
       each_block([&](int r, device_span<std::byte> block) {
         if (r == rank()) return;
-        send(r, mine);
-        receive(r, block);
+        group.send(r, mine);
+        group.receive(r, block);
       });
     });
   }
@@ -194,7 +198,7 @@ class communicator {
     int device = 0;
     int ours = 0;
     link_->check(ncclCommCuDevice(link_->comm, &device), "ncclCommCuDevice");
-    detail::check(cudaGetDevice(&ours), "cudaGetDevice");
+    link_->check(cudaGetDevice(&ours), "cudaGetDevice");
     if (device != ours)
       throw error{errc::bad_argument,
                   topsum::detail::sentence("nccl: the communicator is of device ", device, ", the current device is ",
@@ -222,25 +226,23 @@ class communicator {
     if (size != 0) link_->check(one(), name);
   }
 
-  /// What `messages` posts travels together. It must not throw, nor abort the communicator: NCCL remembers it until the group ends.
+  template <class Sends, class Receives>
+  void expect_ranks(Sends const& sends, Receives const& receives) const {
+    for (auto const& one : sends) expect_rank(one.peer);
+    for (auto const& one : receives) expect_rank(one.peer);
+  }
+
+  /// What `messages(group)` posts travels together. It must not throw, nor abort the communicator: NCCL remembers it until the group
+  /// ends.
   template <class Messages>
   void in_group(Messages messages) {
     link_->expect_working();
     link_->check(ncclGroupStart(), "ncclGroupStart");
-    first_fault_ = ncclSuccess;
-    messages();
+    detail::open_group group{*link_};
+    messages(group);
     ncclResult_t const ended = ncclGroupEnd();
-    link_->check(first_fault_, "ncclSend or ncclRecv");
+    link_->check(group.first_fault, "ncclSend or ncclRecv");
     link_->check(ended, "ncclGroupEnd");
-  }
-  void send(int peer, device_span<std::byte const> bytes) {
-    if (bytes.size() != 0) note(ncclSend(bytes.data(), bytes.size(), ncclUint8, peer, link_->comm, link_->stream));
-  }
-  void receive(int peer, device_span<std::byte> bytes) {
-    if (bytes.size() != 0) note(ncclRecv(bytes.data(), bytes.size(), ncclUint8, peer, link_->comm, link_->stream));
-  }
-  void note(ncclResult_t code) {
-    if (code != ncclInProgress && first_fault_ == ncclSuccess) first_fault_ = code;
   }
   /// `each(f)` calls f(rank, what goes there, where to put what comes from there) for every rank.
   template <class Each>
@@ -249,11 +251,11 @@ class communicator {
     each([&](int r, device_span<std::byte const> out, device_span<std::byte> in) {
       if (r == rank()) keep_own(out, in);
     });
-    in_group([&] {
+    in_group([&](detail::open_group& group) {
       each([&](int r, device_span<std::byte const> out, device_span<std::byte> in) {
         if (r == rank()) return;
-        send(r, out);
-        receive(r, in);
+        group.send(r, out);
+        group.receive(r, in);
       });
     });
   }
@@ -262,18 +264,7 @@ class communicator {
     link_->check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, link_->stream),
                  "cudaMemcpyAsync");
   }
-  template <class Sends, class Receives>
-  void post(Sends const& sends, Receives const& receives) {
-    for (auto const& one : sends) expect_rank(one.peer);
-    for (auto const& one : receives) expect_rank(one.peer);
-    in_group([&] {
-      for (auto const& [peer, bytes] : sends) send(peer, bytes);
-      for (auto const& [peer, bytes] : receives) receive(peer, bytes);
-    });
-  }
-
   std::shared_ptr<detail::link> link_;
-  ncclResult_t first_fault_ = ncclSuccess;
 };
 
 inline communicator::ticket communicator::start(std::span<transfer<host_span<std::byte const>> const> sends,
@@ -284,23 +275,18 @@ inline communicator::ticket communicator::start(std::span<transfer<host_span<std
         errc::bad_argument,
         "nccl: host messages while the stream is captured; a plan's step waits for its headers, so capture only what "
         "has device memory"};
-  for (auto const& one : sends) expect_rank(one.peer);
-  for (auto const& one : receives) expect_rank(one.peer);
-  if (link_->spare.empty()) link_->spare.push_back(std::make_unique<detail::staging>());
-  ticket posted;
-  posted.link_ = link_;
-  auto mine = std::move(link_->spare.back());
-  link_->spare.pop_back();
+  expect_ranks(sends, receives);
   std::size_t out = 0;
   std::size_t in = 0;
   for (auto const& one : sends) out += one.bytes.size();
   for (auto const& one : receives) in += one.bytes.size();
-  mine->reserve(out + in);
-  mine->first_receive = out;
-  mine->receives.clear();
-  for (auto const& one : receives) mine->receives.push_back(one.bytes);
-  detail::staging& staged = *mine;
-  posted.staged_ = std::move(mine);  // from here on the stream may know the memory
+  ticket posted;
+  posted.link_ = link_;
+  posted.staged_ = link_->staging_of(out + in);
+  detail::staging& staged = *posted.staged_;
+  staged.first_receive = out;
+  staged.receives.clear();
+  for (auto const& one : receives) staged.receives.push_back(one.bytes);
 
   std::size_t at = 0;
   for (auto const& one : sends) {
@@ -311,12 +297,11 @@ inline communicator::ticket communicator::start(std::span<transfer<host_span<std
     link_->check(cudaMemcpyAsync(staged.device, staged.pinned, out, cudaMemcpyHostToDevice, link_->stream),
                  "cudaMemcpyAsync");
   device_span<std::byte> const whole{staged.device, out + in};
-  in_group([&] {
+  in_group([&](detail::open_group& group) {
     at = 0;
-    for (auto const& one : sends)
-      send(one.peer, whole.subspan(std::exchange(at, at + one.bytes.size()), one.bytes.size()));
-    for (auto const& one : receives)
-      receive(one.peer, whole.subspan(std::exchange(at, at + one.bytes.size()), one.bytes.size()));
+    auto const next = [&](std::size_t size) { return whole.subspan(std::exchange(at, at + size), size); };
+    for (auto const& [peer, bytes] : sends) group.send(peer, next(bytes.size()));
+    for (auto const& [peer, bytes] : receives) group.receive(peer, next(bytes.size()));
   });
   if (in != 0)
     link_->check(cudaMemcpyAsync(staged.pinned + out, staged.device + out, in, cudaMemcpyDeviceToHost, link_->stream),

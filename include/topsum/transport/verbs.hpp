@@ -34,13 +34,7 @@ namespace topsum {
 /// Whether `C` reads and writes memory in the order of the backend's stream: it says so by
 /// `static constexpr bool stream_ordered = true`. Others work on memory while the host calls.
 template <class C>
-inline constexpr bool is_stream_ordered = [] {
-  if constexpr (requires { C::stream_ordered; }) {
-    return static_cast<bool>(C::stream_ordered);
-  } else {
-    return false;
-  }
-}();
+inline constexpr bool is_stream_ordered = requires { requires C::stream_ordered; };
 
 namespace collective {
 

@@ -4,11 +4,12 @@
 #ifndef TOPSUM_TRANSPORT_DETAIL_NCCL_CALLS_HPP
 #define TOPSUM_TRANSPORT_DETAIL_NCCL_CALLS_HPP
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 
 #include <topsum/concepts.hpp>
 #include <topsum/core/bfloat16.hpp>
+#include <topsum/core/device_span.hpp>
 #include <topsum/core/half.hpp>
 #include <topsum/error.hpp>
 
@@ -50,12 +52,8 @@ constexpr ncclDataType_t type_of() {
   }
 }
 
-inline void check(cudaError_t code, char const* call) {
-  if (code != cudaSuccess)
-    throw error{errc::transport, topsum::detail::sentence("nccl: ", call, ": ", cudaGetErrorString(code))};
-}
-
-/// Host messages of one group on their way: pinned memory, the same in the device's, sends before receives.
+/// Host messages of one group on their way: pinned memory, as much of the device's, sends before receives. Freed with the object, which
+/// may wait for the device.
 struct staging {
   std::byte* pinned = nullptr;
   std::byte* device = nullptr;
@@ -64,29 +62,13 @@ struct staging {
   std::vector<host_span<std::byte>> receives;
   std::size_t first_receive = 0;  ///< byte where what is received begins
 
-  staging() { check(cudaEventCreateWithFlags(&arrived, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  staging() = default;
   staging(staging const&) = delete;
   staging& operator=(staging const&) = delete;
   ~staging() {
-    release();
-    cudaEventDestroy(arrived);
-  }
-  /// Room for so many bytes. Allocates where there is less; nothing may be under way.
-  void reserve(std::size_t bytes) {
-    if (bytes <= capacity) return;
-    release();
-    std::size_t const room = (bytes + 4095) / 4096 * 4096;
-    check(cudaMallocHost(reinterpret_cast<void**>(&pinned), room), "cudaMallocHost");
-    check(cudaMalloc(reinterpret_cast<void**>(&device), room), "cudaMalloc");
-    capacity = room;
-  }
-
- private:
-  void release() noexcept {
     if (pinned != nullptr) cudaFreeHost(pinned);
     if (device != nullptr) cudaFree(device);
-    pinned = device = nullptr;
-    capacity = 0;
+    if (arrived != nullptr) cudaEventDestroy(arrived);
   }
 };
 
@@ -124,6 +106,25 @@ struct link {
   void expect_working() const {
     if (!broken_by.empty())
       throw error{errc::transport, "nccl: this communicator is of no use any more, after: " + broken_by, rank};
+  }
+
+  /// Memory for so many bytes of host messages, with nothing under way in it. Allocates where none is large enough. What is too small is
+  /// kept: freeing it would wait for the device, without a time limit.
+  [[nodiscard]] std::unique_ptr<staging> staging_of(std::size_t bytes) {
+    for (auto& one : spare) {
+      if (one->capacity < bytes) continue;
+      std::swap(one, spare.back());
+      auto mine = std::move(spare.back());
+      spare.pop_back();
+      return mine;
+    }
+    auto mine = std::make_unique<staging>();
+    std::size_t const room = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+    check(cudaEventCreateWithFlags(&mine->arrived, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    check(cudaMallocHost(reinterpret_cast<void**>(&mine->pinned), room), "cudaMallocHost");
+    check(cudaMalloc(reinterpret_cast<void**>(&mine->device), room), "cudaMalloc");
+    mine->capacity = room;
+    return mine;
   }
 
   /// What a call came to. One that is under way (non-blocking communicators) is waited for.
@@ -180,6 +181,24 @@ struct link {
     [[nodiscard]] bool has_passed() const { return std::chrono::steady_clock::now() >= at; }
     std::chrono::steady_clock::time_point at;
   };
+};
+
+/// An open group of NCCL's, which takes messages and throws nothing. Zero bytes are skipped.
+struct open_group {
+  link const& on;
+  ncclResult_t first_fault = ncclSuccess;
+
+  void send(int peer, device_span<std::byte const> bytes) {
+    if (bytes.size() != 0) note(ncclSend(bytes.data(), bytes.size(), ncclUint8, peer, on.comm, on.stream));
+  }
+  void receive(int peer, device_span<std::byte> bytes) {
+    if (bytes.size() != 0) note(ncclRecv(bytes.data(), bytes.size(), ncclUint8, peer, on.comm, on.stream));
+  }
+
+ private:
+  void note(ncclResult_t code) {
+    if (code != ncclInProgress && first_fault == ncclSuccess) first_fault = code;
+  }
 };
 
 }  // namespace detail
