@@ -16,6 +16,7 @@
 #include <topsum/core/source.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_dispatch.hpp>
 #include <topsum/detail/host_grid_bounds.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_pass.hpp>
@@ -289,49 +290,19 @@ template <class Ops, class B, class T, class Formula, class I>
   return used;
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")  // else the vectoriser fuses products with sums, even behind a barrier
-#endif
-
-template <class B, class T, class Formula, class I>
-std::size_t grid_portable(source<B, T, Formula> const& from, piece const& p, std::size_t k,
-                          candidate_list<wide_t<T>, I>& list, grid_memory<wide_t<T>> const& memory, fault_masks& faults,
-                          list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-  return grid_body<portable_ops>(from, p, k, list, memory, faults, out, kth);
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class B, class T, class Formula, class I>
-[[gnu::target("avx2,bmi,popcnt")]] std::size_t grid_avx2(source<B, T, Formula> const& from, piece const& p,
-                                                         std::size_t k, candidate_list<wide_t<T>, I>& list,
-                                                         grid_memory<wide_t<T>> const& memory, fault_masks& faults,
-                                                         list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-  return grid_body<avx2_ops>(from, p, k, list, memory, faults, out, kth);
-}
-
-template <class B, class T, class Formula, class I>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] std::size_t grid_avx512(
-    source<B, T, Formula> const& from, piece const& p, std::size_t k, candidate_list<wide_t<T>, I>& list,
-    grid_memory<wide_t<T>> const& memory, fault_masks& faults, list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-  return grid_body<avx512_ops>(from, p, k, list, memory, faults, out, kth);
-}
-#endif
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
+struct grid_dispatch {
+  template <class Ops, class... A>
+  [[gnu::always_inline]] static std::size_t run(A&... arguments) noexcept {
+    return grid_body<Ops>(arguments...);
+  }
+};
 
 /// `grid_body` in the instructions of the list's set: `select_top_k` of a piece whose groups interleave.
 template <class B, class T, class Formula, class I>
 std::size_t top_k_of_grid(source<B, T, Formula> const& from, piece const& p, std::size_t k,
                           candidate_list<wide_t<T>, I>& list, grid_memory<wide_t<T>> const& memory, fault_masks& faults,
                           list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (list.set == instruction_set::avx512) return grid_avx512(from, p, k, list, memory, faults, out, kth);
-  if (list.set == instruction_set::avx2) return grid_avx2(from, p, k, list, memory, faults, out, kth);
-#endif
-  return grid_portable(from, p, k, list, memory, faults, out, kth);
+  return run_with<grid_dispatch>(list.set, from, p, k, list, memory, faults, out, kth);
 }
 
 /// `select_at_least` of a piece whose groups interleave. Returns how many entries were written.

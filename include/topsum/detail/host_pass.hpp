@@ -14,6 +14,7 @@
 
 #include <topsum/core/source.hpp>
 #include <topsum/core/value.hpp>
+#include <topsum/detail/host_dispatch.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_memory.hpp>
 
@@ -141,25 +142,6 @@ template <class Ops, bool Stream, class B, class T, class Formula, class Sink>
 #pragma GCC optimize("fp-contract=off")  // else the vectoriser fuses products with sums, even behind a barrier
 #endif
 
-template <class B, class T, class Formula, class Sink>
-void pass_portable(source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
-  pass_body<portable_ops, true>(from, begin, end, sink);
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class B, class T, class Formula, class Sink>
-[[gnu::target("avx2,bmi,popcnt")]] void pass_avx2(source<B, T, Formula> const& from, std::size_t begin, std::size_t end,
-                                                  Sink& sink) {
-  pass_body<avx2_ops, true>(from, begin, end, sink);
-}
-
-template <class B, class T, class Formula, class Sink>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] void pass_avx512(
-    source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
-  pass_body<avx512_ops, true>(from, begin, end, sink);
-}
-#endif
-
 /// `f(i, s[i]...)` for each i below n, in blocks: a loop of known length vectorises at every level of optimisation.
 template <class F, class... T>
 void run_each(std::size_t n, F& f, T*... s) {
@@ -175,16 +157,17 @@ void run_each(std::size_t n, F& f, T*... s) {
 #pragma GCC pop_options
 #endif
 
+struct pass_dispatch {
+  template <class Ops, class... A>
+  [[gnu::always_inline]] static void run(A&... arguments) {
+    pass_body<Ops, true>(arguments...);
+  }
+};
+
 /// The pass in the instructions of `set`, which the CPU must have.
 template <class B, class T, class Formula, class Sink>
 void run_pass(instruction_set set, source<B, T, Formula> const& from, std::size_t begin, std::size_t end, Sink& sink) {
-  if (begin >= end) return;
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (set == instruction_set::avx512) return pass_avx512(from, begin, end, sink);
-  if (set == instruction_set::avx2) return pass_avx2(from, begin, end, sink);
-#endif
-  static_cast<void>(set);
-  pass_portable(from, begin, end, sink);
+  if (begin < end) run_with<pass_dispatch>(set, from, begin, end, sink);
 }
 
 /// A sink that wants nothing: the states are updated.

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include <topsum/core/value.hpp>
+#include <topsum/detail/host_dispatch.hpp>
 #include <topsum/detail/host_isa.hpp>
 
 namespace topsum::detail {
@@ -194,70 +195,39 @@ struct extraction {
   R* to_values;
 };
 
-/// Job: `find_cut`.
-template <class R>
-struct cut_job {
-  R const* values;
-  std::size_t size;
-  std::size_t k;
-  radix_scratch* scratch;
-
-  template <class Ops>
-  [[gnu::always_inline]] magnitude_cut<R> run() const noexcept {
-    return find_cut<Ops>(values, size, k, *scratch);
+/// `find_cut`, in any instructions.
+struct cut_body {
+  template <class Ops, class R>
+  [[gnu::always_inline]] static magnitude_cut<R> run(R const* values, std::size_t size, std::size_t k,
+                                                     radix_scratch& scratch) noexcept {
+    return find_cut<Ops>(values, size, k, scratch);
   }
 };
-
-/// Job: copies the k first by magnitude, in index order, 0 < k <= size; the target may be the source. Gives the k-th magnitude.
-template <class R, class I>
-struct extract_job {
-  extraction<R, I> entries;
-  std::size_t k;
-  radix_scratch* scratch;
-
-  template <class Ops>
-  [[gnu::always_inline]] bits_t<R> run() const noexcept {
-    magnitude_cut<R> const cut = find_cut<Ops>(entries.values, entries.size, k, *scratch);
-    compact<Ops>(entries.indices, entries.values, entries.size, cut, entries.to_indices, entries.to_values, k);
-    return cut.bits;
-  }
-};
-
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class Job>
-[[gnu::target("avx2,bmi,popcnt")]] auto run_avx2(Job const& job) noexcept {
-  return job.template run<avx2_ops>();
-}
-
-template <class Job>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] auto run_avx512(Job const& job) noexcept {
-  return job.template run<avx512_ops>();
-}
-#endif
-
-/// A job in the instructions of `set`.
-template <class Job>
-auto run_with(instruction_set set, Job const& job) noexcept {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (set == instruction_set::avx512) return run_avx512(job);
-  if (set == instruction_set::avx2) return run_avx2(job);
-#endif
-  static_cast<void>(set);
-  return job.template run<portable_ops>();
-}
 
 /// The cut that leaves exactly k of `size` values, 0 < k <= size, in the instructions of `set`.
 template <class R>
 magnitude_cut<R> cut_of(instruction_set set, R const* values, std::size_t size, std::size_t k,
                         radix_scratch& scratch) noexcept {
-  return run_with(set, cut_job<R>{values, size, k, &scratch});
+  return run_with<cut_body>(set, values, size, k, scratch);
 }
 
-/// Copies the k first by magnitude, 0 < k <= size, in the instructions of `set`. Returns the k-th magnitude.
+/// `extract`, in any instructions.
+struct extract_body {
+  template <class Ops, class R, class I>
+  [[gnu::always_inline]] static bits_t<R> run(extraction<R, I> const& entries, std::size_t k,
+                                              radix_scratch& scratch) noexcept {
+    magnitude_cut<R> const cut = find_cut<Ops>(entries.values, entries.size, k, scratch);
+    compact<Ops>(entries.indices, entries.values, entries.size, cut, entries.to_indices, entries.to_values, k);
+    return cut.bits;
+  }
+};
+
+/// Copies the k first by magnitude, in index order, 0 < k <= size; the target may be the source. Returns the k-th magnitude. In the
+/// instructions of `set`.
 template <class R, class I>
 bits_t<R> extract(instruction_set set, extraction<R, I> const& entries, std::size_t k,
                   radix_scratch& scratch) noexcept {
-  return run_with(set, extract_job<R, I>{entries, k, &scratch});
+  return run_with<extract_body>(set, entries, k, scratch);
 }
 
 }  // namespace topsum::detail

@@ -19,6 +19,7 @@
 #include <topsum/core/source.hpp>
 #include <topsum/core/value.hpp>
 #include <topsum/detail/host_candidates.hpp>
+#include <topsum/detail/host_dispatch.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_pass.hpp>
 #include <topsum/detail/host_radix.hpp>
@@ -239,47 +240,18 @@ template <class Ops, class B, class T, class Formula, class I>
   return used;
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")  // else the vectoriser fuses products with sums, even behind a barrier
-#endif
-
-template <class B, class T, class Formula, class I>
-std::size_t rows_portable(source<B, T, Formula> const& from, piece const& p, row_scratch& scratch, radix_scratch& radix,
-                          list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-  return rows_body<portable_ops>(from, p, scratch, radix, out, kth);
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class B, class T, class Formula, class I>
-[[gnu::target("avx2,bmi,popcnt")]] std::size_t rows_avx2(source<B, T, Formula> const& from, piece const& p,
-                                                         row_scratch& scratch, radix_scratch& radix,
-                                                         list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-  return rows_body<avx2_ops>(from, p, scratch, radix, out, kth);
-}
-
-template <class B, class T, class Formula, class I>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] std::size_t rows_avx512(
-    source<B, T, Formula> const& from, piece const& p, row_scratch& scratch, radix_scratch& radix,
-    list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-  return rows_body<avx512_ops>(from, p, scratch, radix, out, kth);
-}
-#endif
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
+struct rows_dispatch {
+  template <class Ops, class... A>
+  [[gnu::always_inline]] static std::size_t run(A&... arguments) noexcept {
+    return rows_body<Ops>(arguments...);
+  }
+};
 
 /// `rows_body` in the instructions of `set`.
 template <class B, class T, class Formula, class I>
 std::size_t top_k_of_rows(instruction_set set, source<B, T, Formula> const& from, piece const& p, row_scratch& scratch,
                           radix_scratch& radix, list_room<wide_t<T>, I> out, wide_t<T>* kth) noexcept {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (set == instruction_set::avx512) return rows_avx512(from, p, scratch, radix, out, kth);
-  if (set == instruction_set::avx2) return rows_avx2(from, p, scratch, radix, out, kth);
-#endif
-  static_cast<void>(set);
-  return rows_portable(from, p, scratch, radix, out, kth);
+  return run_with<rows_dispatch>(set, from, p, scratch, radix, out, kth);
 }
 
 }  // namespace topsum::detail

@@ -20,6 +20,7 @@
 #include <topsum/core/random.hpp>
 #include <topsum/core/source.hpp>
 #include <topsum/core/value.hpp>
+#include <topsum/detail/host_dispatch.hpp>
 #include <topsum/detail/host_isa.hpp>
 #include <topsum/detail/host_pass.hpp>
 
@@ -201,24 +202,12 @@ template <class Ops, class B, class T, class Formula>
   return sums.finish();
 }
 
-template <class B, class T, class Formula>
-moments moments_portable(source<B, T, Formula> const& from, group const& g, bits_t<wide_t<T>> t) noexcept {
-  return moments_body<portable_ops>(from, g, t);
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class B, class T, class Formula>
-[[gnu::target("avx2,bmi,popcnt")]] moments moments_avx2(source<B, T, Formula> const& from, group const& g,
-                                                        bits_t<wide_t<T>> t) noexcept {
-  return moments_body<avx2_ops>(from, g, t);
-}
-
-template <class B, class T, class Formula>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")]] moments moments_avx512(
-    source<B, T, Formula> const& from, group const& g, bits_t<wide_t<T>> t) noexcept {
-  return moments_body<avx512_ops>(from, g, t);
-}
-#endif
+struct moments_dispatch {
+  template <class Ops, class... A>
+  [[gnu::always_inline]] static moments run(A&... arguments) noexcept {
+    return moments_body<Ops>(arguments...);
+  }
+};
 
 /// The `rank`-th magnitude, 0 < rank <= elements, of a sample of a group. `room` > rank values of memory at `values`.
 template <class B, class T, class Formula>
@@ -261,12 +250,7 @@ template <class B, class T, class Formula>
 template <class B, class T, class Formula>
 [[nodiscard]] moments moments_of(instruction_set set, source<B, T, Formula> const& from, group const& g,
                                  bits_t<wide_t<T>> t) noexcept {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (set == instruction_set::avx512) return moments_avx512(from, g, t);
-  if (set == instruction_set::avx2) return moments_avx2(from, g, t);
-#endif
-  static_cast<void>(set);
-  return moments_portable(from, g, t);
+  return run_with<moments_dispatch>(set, from, g, t);
 }
 
 /// Sink: the accumulators at increasing positions.
