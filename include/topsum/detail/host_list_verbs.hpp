@@ -29,6 +29,13 @@ class host;
 
 namespace detail {
 
+/// The entries that a list has.
+template <class R, class I>
+[[nodiscard]] list_range<R, I> in_use(entries_view<host, R, I> const& list) noexcept {
+  assert(list.count[0] <= list.capacity());
+  return {list.indices.data(), list.values.data(), list.count[0]};
+}
+
 /// Verbs over lists, see `list_backend`. A target is none of the inputs unless said.
 class host_list_verbs {
  public:
@@ -192,13 +199,6 @@ class host_list_verbs {
                     host_span<std::size_t> out) {
     assert(marks.size() >= total_groups(pieces));
     out[0] = detail::count_groups(in_use(list), pieces, marks.data());
-  }
-
- protected:
-  template <class R, class I>
-  static list_range<R, I> in_use(entries_view<host, R, I> const& list) noexcept {
-    assert(list.count[0] <= list.capacity());
-    return {list.indices.data(), list.values.data(), list.count[0]};
   }
 };
 

@@ -56,6 +56,12 @@ void fill_memory(std::span<T> to, T const& value) noexcept {
   std::fill(to.begin(), to.end(), value);
 }
 
+/// std::memmove, of nothing too.
+inline void move_bytes(void* to, void const* from, std::size_t bytes) noexcept {
+  // One comparison for zero and for sizes that cannot be, which g++ would warn of.
+  if (bytes - 1 < static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) std::memmove(to, from, bytes);
+}
+
 /// Memory in, out and across. Everything has happened when a verb returns.
 class host_memory_verbs {
  public:
@@ -107,12 +113,6 @@ class host_memory_verbs {
 
   /// Everything has run already.
   void wait() noexcept {}
-
- protected:
-  static void move_bytes(void* to, void const* from, std::size_t bytes) noexcept {
-    // One comparison for zero and for sizes that cannot be, which g++ would warn of.
-    if (bytes - 1 < static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) std::memmove(to, from, bytes);
-  }
 };
 
 }  // namespace topsum::detail
